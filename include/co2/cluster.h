@@ -1,0 +1,56 @@
+#pragma once
+
+#include <co2/communicator.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace co2 {
+
+/// How to reach the other workers. Empty or zero means: from the environment, or chosen by co2.
+struct ClusterOptions {
+  std::string host;                             ///< where rank 0 can be reached; otherwise MASTER_ADDR
+  int port = 0;                                 ///< its port, 1..65535; otherwise MASTER_PORT
+  std::string interface;                        ///< network interface (eth0); otherwise GLOO_SOCKET_IFNAME, or the one
+                                                ///< that leads to the host
+  std::chrono::seconds rendezvous_timeout{300}; ///< how long to wait for the other workers to appear, > 0
+  std::chrono::seconds collective_timeout{600}; ///< how long one collective may take before it is an error, > 0
+};
+
+/// Who we are among the workers, and the way to talk to the others. A small handle: copies share one rendezvous.
+class Cluster {
+ public:
+  /// Joins the job that this process was started in: torchrun, Open MPI's mpirun, Slurm's srun, `co2 launch`, or a
+  /// process on its own. Blocks until all workers are there. Throws ClusterError naming the variable if one is missing
+  /// or contradicts another.
+  static Cluster from_environment(const ClusterOptions& options = {});
+
+  /// One worker, no network.
+  static Cluster alone();
+
+  /// `size` workers as threads of this process: deterministic order of summation, no network. For tests, for many
+  /// virtual workers, and as an oracle. `before_collective`, if given, runs on the background thread before each
+  /// collective is carried out: a test can hold the wire there, or throw to break it.
+  static std::vector<Cluster> in_process(int size, std::function<void()> before_collective = {});
+
+  int rank() const;
+  int size() const;
+  int local_rank() const;  ///< among the workers of this host
+  int local_size() const;
+  const std::string& launcher() const;  ///< "torchrun", "mpirun", "slurm", "co2", "environment", "alone", "in-process"
+
+  /// A group of all workers with connections of its own, so that groups do not queue behind each other. A collective
+  /// call: all ranks ask for the same names in the same order.
+  std::shared_ptr<Communicator> communicator(const std::string& name) const;
+
+  struct Impl;
+  explicit Cluster(std::shared_ptr<Impl> impl);
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace co2

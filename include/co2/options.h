@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace co2 {
+
+/// What is exchanged between workers and when. docs/algorithm.md has the table; each one is a set of values for Recipe.
+enum class Strategy {
+  kNone,             ///< nothing: every worker on its own, the upper limit of speed
+  kDdp,              ///< gradients, every step, overlapped with backward
+  kLocalSgd,         ///< progress every local_steps, blocking, plain average
+  kSlowMo,           ///< the same with heavy-ball outer momentum
+  kDiLoCo,           ///< the same with Nesterov outer momentum
+  kStreamingDiLoCo,  ///< fragments, overlapped, mixed back half and half
+  kOverlapLocalSgd,  ///< overlapped, workers are pulled back to an anchor with momentum
+  kCo2Paper,         ///< overlapped, whole model, one round stale: the ICLR 2024 rule
+  kCo2,              ///< overlapped fragments that keep their own progress: the default
+};
+
+/// How a worker goes on from the new consensus.
+enum class Restart {
+  kPaper,  ///< live = consensus
+  kKeep,   ///< live = live + sent - move: what was not sent stays with the worker
+  kMix,    ///< live = (1 - mix) consensus + mix live
+};
+
+enum class ClipMode {
+  kValue,  ///< each element of the outer momentum within [-clip, clip]
+  kNorm,   ///< a fragment's outer momentum scaled down to at most this 2-norm
+};
+
+/// What a user can set. Fields left empty take the strategy's own value (resolve()). An option that the strategy can't
+/// honour is an error.
+struct Options {
+  Strategy strategy = Strategy::kCo2;
+  int local_steps = 12;              ///< tau: optimizer steps between two exchanges of a fragment, 1..1000000
+  std::optional<int> fragments;      ///< P: parts of the model that are exchanged in turn, 1..local_steps
+  std::optional<int> delay;          ///< delta: steps from a launch to its apply, 0 (blocking)..local_steps
+  std::optional<double> outer_rate;  ///< alpha: size of the outer step, > 0..10
+  std::optional<double> momentum;    ///< beta: outer momentum, 0..<1
+  std::optional<bool> nesterov;      ///< look ahead along the outer momentum
+  std::optional<bool> penalty;       ///< divide progress by its staleness gap
+  std::optional<double> clip;        ///< phi: limit of the outer momentum in units of the inner rate; 0 is off
+  std::optional<ClipMode> clip_mode;
+  std::optional<Restart> restart;
+  std::optional<double> mix;         ///< rho: the worker's own share in Restart::kMix, 0..1
+  int accumulation_steps = 1;        ///< backward passes per step(); `ddp` sends after the last one, >= 1
+  std::int64_t bucket_bytes = 25 << 20;  ///< largest single collective, 1 KiB..1 GiB
+};
+
+/// An Options with every blank filled in and checked: what the mechanism runs on.
+struct Recipe {
+  enum class Exchange { kNothing, kGradients, kProgress };
+  Strategy strategy = Strategy::kCo2;
+  Exchange exchange = Exchange::kProgress;
+  int local_steps = 12;
+  int fragments = 1;
+  std::optional<int> delay;     ///< empty: until the next fragment is launched, so that one is always on the wire
+  double outer_rate = 1;
+  double momentum = 0;
+  bool nesterov = false;
+  bool rate_units = false;      ///< momentum in units of the inner rate, so that a schedule does not distort it
+  bool penalty = false;
+  double clip = 0;              ///< 0 is off
+  ClipMode clip_mode = ClipMode::kValue;
+  Restart restart = Restart::kPaper;
+  double mix = 0;
+  int accumulation_steps = 1;
+  std::int64_t bucket_bytes = 25 << 20;
+};
+
+/// Fills in the strategy's values and checks all of it; throws OptionError that names the option, value and range.
+Recipe resolve(const Options& options);
+
+std::string_view name(Strategy strategy);
+std::string_view name(Restart restart);
+std::string_view name(ClipMode mode);
+/// The inverse of name(); throws OptionError with the closest valid name.
+Strategy strategy_from_name(std::string_view text);
+Restart restart_from_name(std::string_view text);
+ClipMode clip_mode_from_name(std::string_view text);
+const std::vector<Strategy>& all_strategies();
+
+}  // namespace co2

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <co2/cluster.h>
+#include <co2/options.h>
+#include <co2/trace.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace torch::nn {
+class Module;
+}
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace co2 {
+
+/// Trains one model on all workers of a cluster.
+///
+///     co2::Synchronizer sync(cluster, *model, optimizer, {.strategy = co2::Strategy::kCo2, .local_steps = 12});
+///     for (auto& batch : data) {
+///       optimizer.zero_grad();
+///       loss(model, batch).backward();
+///       sync.step();
+///     }
+///     sync.finish();
+///
+/// The parameters that the optimizer updates are re-homed as views of one flat buffer; model, optimizer and cluster's
+/// workers must outlive the Synchronizer. Everything is collective: all workers construct it with the same model and
+/// options, and take the same number of steps.
+///
+/// Thread safety: used by one thread, the training thread. Transfers run on the communicator's threads.
+/// Invariants: the consensus is the same on all workers, bit for bit; no collective ever touches live parameters.
+class Synchronizer {
+ public:
+  /// Gives all workers rank 0's parameters and buffers, after checking that they have the same model and options.
+  Synchronizer(const Cluster& cluster, torch::nn::Module& model, torch::optim::Optimizer& optimizer,
+               const Options& options = {});
+  /// Waits for collectives under way (bounded by the cluster's timeout), applies nothing.
+  ~Synchronizer();
+  Synchronizer(const Synchronizer&) = delete;
+  Synchronizer& operator=(const Synchronizer&) = delete;
+
+  /// The inner optimizer's step, and whatever is due between workers after it. `samples` is this worker's weight for
+  /// the step: unequal batches, or 0 to sit out. (`ddp` averages gradients equally, before the weight is known: there
+  /// it must be 1.) Throws CommError if an exchange that is due failed.
+  void step(double samples = 1);
+
+  /// Applies what is in flight, then averages the live parameters and buffers of all workers, blocking. Afterwards all
+  /// workers hold the same model, and training may go on. `none` exchanges nothing here either.
+  void finish();
+
+  /// Runs `body` with the consensus in the model's parameters, then puts the live parameters back. `none` and `ddp`
+  /// have no consensus apart from the live parameters: the body runs on those.
+  void with_consensus(const std::function<void()>& body);
+
+  std::int64_t steps() const;   ///< steps taken
+  std::int64_t rounds() const;  ///< rounds of local_steps begun
+  const Recipe& recipe() const;
+  Trace& trace();
+
+  /// The flat buffers: live parameters, and the consensus that all workers share (`none` and `ddp`: the live ones).
+  const at::Tensor& live() const;
+  const at::Tensor& consensus() const;
+  /// Bytes of outer state that this worker holds: consensus, momentum, and buffers in flight.
+  std::int64_t outer_state_bytes() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace co2

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <co2/options.h>
+
+/// Pure arithmetic on flat buffers, no communication: docs/algorithm.md, "One exchange".
+///
+/// Tensors are one-dimensional, contiguous, of the same length, floating dtype and device. float32 on a CPU takes one
+/// fused, vectorised pass; everything else takes a chain of LibTorch operators that gives the same numbers up to
+/// rounding. Results do not depend on the number of threads nor on the CPU's vector width: workers on different CPUs
+/// keep the same consensus, bit for bit.
+namespace co2::outer {
+
+/// launch: sent = consensus - live; wire = weight * sent. `sent` may be undefined if the restart does not need it.
+void launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
+            const at::Tensor& sent);
+
+/// The scalars of one apply, for elements that share an inner rate.
+struct Move {
+  double progress_scale = 1;  ///< 1 / (total weight * staleness gap * inner rate of the round): turns the sum into D/(Λγ)
+  double momentum = 0;        ///< β
+  double momentum_scale = 1;  ///< shrinks the new momentum, for clipping by norm
+  double clip = 0;            ///< φ for clipping by value; 0 is off
+  double rate = 1;            ///< α γ_now
+  bool nesterov = false;
+  Restart restart = Restart::kPaper;
+  double mix = 0;             ///< ρ
+};
+
+/// apply, in one pass:
+///     g         = progress_scale * sum
+///     momentum  = clip(momentum_scale * (β momentum + g), ±φ)
+///     move      = rate * (nesterov ? g + β momentum : momentum)
+///     consensus = consensus - move
+///     live      = consensus | live + sent - move | (1-ρ) consensus + ρ live
+/// Returns the squared 2-norm of `move` if `want_norm`, otherwise 0. `sent` is only read by Restart::kKeep.
+double apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
+             const at::Tensor& live, const Move& move, bool want_norm);
+
+/// Squared 2-norm, in a fixed order of summation.
+double squared_norm(const at::Tensor& tensor);
+
+/// Squared 2-norm of β momentum + progress_scale * sum, the momentum as it would be before clipping.
+double next_momentum_squared_norm(const at::Tensor& sum, const at::Tensor& momentum, const Move& move);
+
+/// The same functions as chains of LibTorch operators: the path for other devices and dtypes, and the test's reference.
+namespace with_operators {
+void launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
+            const at::Tensor& sent);
+double apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
+             const at::Tensor& live, const Move& move, bool want_norm);
+double squared_norm(const at::Tensor& tensor);
+double next_momentum_squared_norm(const at::Tensor& sum, const at::Tensor& momentum, const Move& move);
+}  // namespace with_operators
+
+}  // namespace co2::outer

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+namespace co2::train {
+
+/// What the progress line shows. Values that are not known yet are NaN.
+struct ProgressState {
+  std::int64_t step = 0;
+  std::int64_t steps = 0;
+  double loss = 0;
+  double tokens_per_second = 0;  ///< summed over workers
+  double overlap = 0;            ///< 0..1
+  int local_steps = 0;
+  double seconds_left = 0;
+};
+
+/// One live line on a terminal, plain lines at sensible intervals elsewhere. Only rank 0 makes one.
+class Progress {
+ public:
+  /// Writes to `stream` (stderr). A terminal gets a live line, fitted to its width; anything else plain lines.
+  explicit Progress(std::FILE* stream);
+  ~Progress();  ///< ends the live line
+  void update(const ProgressState& state);  ///< cheap; redraws at most ten times a second
+  void message(const std::string& line);    ///< a line of its own, above the live one
+  void finish();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace co2::train
