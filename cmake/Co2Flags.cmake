@@ -1,3 +1,7 @@
+# How our own code is compiled. Every target takes it with co2_precompiled(target).
+#
+# All objects share one precompiled header, and g++ only accepts it with the very flags that it was made with. So flags
+# are set here, once, and targets add none of their own (a single source file may, with SKIP_PRECOMPILE_HEADERS).
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -5,30 +9,47 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
+
+# ccache and a precompiled header only work together when ccache may overlook macros that were defined before it
+# (pch_defines, time_macros) and g++ leaves a mark where the header was used (-fpch-preprocess, below).
 find_program(CO2_CCACHE ccache)
-if(CO2_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CO2_CCACHE})
+mark_as_advanced(CO2_CCACHE)
+if(CO2_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CO2_CCACHE})
 endif()
 
 add_library(co2_flags INTERFACE)
-# -fPIC for everything, programs too: objects that share one precompiled header must have the same flags.
-target_compile_options(co2_flags INTERFACE -fPIC -Wall -Wextra -Wpedantic -Werror -Wno-unused-parameter -fpch-preprocess)
 target_compile_definitions(co2_flags INTERFACE FMT_HEADER_ONLY)
+# -fPIC for programs too: the same flags everywhere.
+target_compile_options(co2_flags INTERFACE -fPIC -fpch-preprocess
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi -Wvla -Werror)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # g++ 12 sees overlaps in inlined std::string operations that aren't there (its bug 105651).
+  target_compile_options(co2_flags INTERFACE -Wno-restrict)
+endif()
 find_program(CO2_MOLD mold)
+mark_as_advanced(CO2_MOLD)
 if(CO2_MOLD)
   target_link_options(co2_flags INTERFACE -fuse-ld=mold)
 endif()
+
+# Sanitizers watch our own code; LibTorch itself is not instrumented (tests/sanitizers says what follows from that).
 foreach(sanitizer IN LISTS CO2_SANITIZE)
-  target_compile_options(co2_flags INTERFACE -fsanitize=${sanitizer} -fno-omit-frame-pointer)
+  target_compile_options(co2_flags INTERFACE -fsanitize=${sanitizer})
   target_link_options(co2_flags INTERFACE -fsanitize=${sanitizer})
 endforeach()
+if(CO2_SANITIZE)
+  # Their instrumentation makes g++ doubt the initialisation of variables that are fine.
+  target_compile_options(co2_flags INTERFACE -fno-omit-frame-pointer -fno-sanitize-recover=all -Wno-maybe-uninitialized)
+endif()
 
-# One precompiled header for the whole build; use with co2_precompiled(target).
-file(WRITE ${CMAKE_BINARY_DIR}/co2_pch.cc "\n")
-add_library(co2_pch OBJECT ${CMAKE_BINARY_DIR}/co2_pch.cc)
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/co2_pch.cc CONTENT "\n")
+add_library(co2_pch OBJECT ${PROJECT_BINARY_DIR}/co2_pch.cc)
 target_link_libraries(co2_pch PUBLIC co2_flags torch)
 target_precompile_headers(co2_pch PRIVATE <torch/torch.h> <fmt/format.h>)
+
 function(co2_precompiled target)
-  target_link_libraries(${target} PRIVATE co2_flags)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:co2_flags>)
   target_precompile_headers(${target} REUSE_FROM co2_pch)
 endfunction()
