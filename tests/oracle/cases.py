@@ -1,0 +1,107 @@
+"""The cases that the library is compared on: a systematic list, the same in every run."""
+
+import itertools
+import math
+
+STRATEGIES = ("none", "ddp", "local-sgd", "slowmo", "diloco", "streaming-diloco", "overlap-local-sgd", "co2-paper",
+              "co2")
+EXCHANGING = STRATEGIES[2:]
+WORKERS = (3, 4, 7)
+TAUS = (4, 10, 7)
+ODD_SIZES = ([3, 1025, 0], [1, 1023])  # two parameter groups
+MOST_WORKERS, MOST_STEPS = 7, 48
+
+
+def rates(kind, peak, steps):
+    """An inner rate for each step."""
+    if kind == "constant":
+        return [peak] * steps
+    warm = [peak * min(1.0, (t + 1) / 5) * (0.55 + 0.45 * math.cos(math.pi * t / steps)) for t in range(steps)]
+    if kind == "warm-up":
+        return warm
+    if kind == "zeros":  # nothing positive at first, and pauses later on
+        return [0.0 if t < 2 or t % 7 in (3, 6) else rate for t, rate in enumerate(warm)]
+    raise ValueError(kind)
+
+
+def samples(kind, workers, steps, tau):
+    """The weight that each worker gives to each step."""
+    if kind == "equal":
+        return [[1.0] * steps for _ in range(workers)]
+    if kind == "unequal":
+        return [[1.0 + (3 * w + 5 * t) % 7 for t in range(steps)] for w in range(workers)]
+    if kind == "absent":  # in each round of tau steps another worker sits out
+        return [[0.0 if (t // tau) % workers == w else 1.0 + w for t in range(steps)] for w in range(workers)]
+    if kind == "nobody":  # rounds to which nobody gives any weight
+        return [[0.0 if t // tau in (1, 2) else 2.0 + w for t in range(steps)] for w in range(workers)]
+    raise ValueError(kind)
+
+
+def make(name, strategy, workers, tau, *, steps=None, weights="equal", schedule="warm-up", inner_momentum=0.0,
+         decay=0.0, finish_after=None, sizes=ODD_SIZES, without_gradient=(), **options):
+    steps = steps or 3 * tau + tau // 2 + 1  # ends in the middle of a round
+    if strategy in ("none", "ddp"):
+        weights = "equal"
+    kinds = (schedule, "constant" if schedule == "warm-up" else schedule)
+    groups = [dict(sizes=list(part), rates=rates(kinds[g % 2], (0.12, 0.05)[g % 2], steps),
+                   momentum=inner_momentum, weight_decay=decay if g % 2 == 0 else 0.0)
+              for g, part in enumerate(sizes)]
+    return dict(name=name, strategy=strategy, workers=workers, steps=steps, groups=groups,
+                samples=samples(weights, workers, steps, tau), finish_after=finish_after or [steps],
+                without_gradient=list(without_gradient), options=dict(local_steps=tau, **options))
+
+
+def rotate(values):
+    return itertools.cycle(values).__next__
+
+
+def strategy_cases():
+    """Every strategy as it comes, for every number of workers and every tau."""
+    weights, schedule = rotate(("equal", "unequal", "absent", "nobody")), rotate(("warm-up", "constant", "zeros"))
+    momentum, bucket = rotate((0.0, 0.9, 0.0, 0.6, 0.3)), rotate((25 << 20, 1024))
+    for strategy, workers, tau in itertools.product(STRATEGIES, WORKERS, TAUS):
+        inner = momentum()
+        yield make(f"{strategy}-{workers}-{tau}", strategy, workers, tau, weights=weights(), schedule=schedule(),
+                   inner_momentum=inner, decay=0.01 if inner else 0.0, bucket_bytes=bucket())
+
+
+def option_cases():
+    """The mechanism's own axes, in full: restart x fragments x tau x penalty x clip; the rest takes turns."""
+    weights, schedule = rotate(("unequal", "absent", "equal", "nobody", "unequal")), rotate(("warm-up", "zeros"))
+    beta, nesterov, alpha = rotate((0.3, 0.0, 0.6)), rotate((False, False, True, False, True)), rotate((1.0, 0.7))
+    workers, place = rotate(WORKERS), rotate(range(5))
+    for restart, fragments, tau in itertools.product(("paper", "keep", "mix"), (1, 2, 5), TAUS):
+        if fragments > tau:
+            continue
+        for penalty, (mode, phi) in itertools.product((True, False), (("value", 2.5), ("norm", 60.0), ("value", 0.0))):
+            delays = (None, 0, tau) if restart == "paper" else (None, 0, 1, tau // 2, tau)
+            chosen = delays[place() % len(delays)]
+            extra = {} if chosen is None else {"delay": chosen}
+            if restart == "mix":
+                extra["mix"] = 0.35
+            clip = f"{mode}{phi:g}" if phi else "off"
+            yield make(f"{restart}-P{fragments}-tau{tau}-{'gap' if penalty else 'nogap'}-{clip}", "co2", workers(), tau,
+                       weights=weights(), schedule=schedule(), restart=restart, fragments=fragments, penalty=penalty,
+                       clip_mode=mode, clip=phi, momentum=beta(), nesterov=nesterov(), outer_rate=alpha(), **extra)
+
+
+def special_cases():
+    """Shapes and moments that the lists above do not reach."""
+    for strategy in STRATEGIES:
+        # finish() in the middle of a round, and training goes on; a parameter that never has a gradient
+        yield make(f"{strategy}-goes-on", strategy, 3, 7, finish_after=[10, 26], steps=26, without_gradient=[1])
+        # finish() right after a launch; and a model smaller than its fragments
+        yield make(f"{strategy}-tiny", strategy, 4, 5, finish_after=[5, 15], steps=15, sizes=([0, 3], [1]),
+                   **({} if strategy in ("none", "ddp") else {"fragments": 5}))
+        yield make(f"{strategy}-every-step", strategy, 3, 1, steps=6)
+        yield make(f"{strategy}-alone", strategy, 1, 4, weights="unequal")
+    yield make("ddp-accumulates", "ddp", 3, 4, accumulation_steps=2, bucket_bytes=1024)
+    yield make("co2-accumulates", "co2", 3, 4, accumulation_steps=2)
+
+
+IN_PROCESS = [*strategy_cases(), *option_cases(), *special_cases()]
+assert len({case["name"] for case in IN_PROCESS}) == len(IN_PROCESS)
+
+GLOO = [make(f"gloo-{strategy}-{workers}", strategy, workers, tau, weights=weights, schedule="warm-up",
+             inner_momentum=0.5, bucket_bytes=2048)
+        for workers, tau, weights in ((3, 4, "unequal"), (4, 7, "absent")) for strategy in STRATEGIES]

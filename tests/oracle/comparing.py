@@ -1,0 +1,78 @@
+"""How close is close.
+
+The library computes in float32, the oracle in float64 from the same float32 inputs. They can't be equal bit for bit:
+the library rounds after every operation (an inner step rounds about four times, an exchange about six: progress, times
+its weight, the sum over workers one by one, its scale factor, momentum, move), the sum over workers has the backend's
+own order, and the fused pass multiplies by one combined factor 1/(total weight x gap x rate) where the rule divides
+three times. Each of these is off by at most half a unit in the last place of what it touches, and the quadratic does
+not amplify them much, so the bound is FIRST + PER_STEP x steps units in the last place.
+
+The unit belongs to the largest magnitude that the tensor (on any worker) has had so far, because rounding that was
+done while a number was large stays in it when it gets small. A wrong rule changes numbers by parts in a hundred,
+that is, by about 100,000 units: test_mutations.py shows it for each rule.
+"""
+
+import numpy as np
+
+import oracle
+
+FIRST = 2.0
+PER_STEP = 1.0
+
+
+def units(case, result, expected):
+    """The largest difference of each snapshot, in units in the last place."""
+    layout = oracle.Layout(case["groups"])
+    largest = np.zeros(len(layout.parameters))
+    seen = []
+    for index, (live, consensus) in enumerate(expected):
+        worst = 0.0
+        for p, (begin, end) in enumerate(layout.parameters):
+            if begin == end:
+                continue
+            want = np.stack([live[:, begin:end], consensus[:, begin:end]])
+            have = np.stack([result.live[index][:, begin:end], result.consensus[index][:, begin:end]])
+            largest[p] = max(largest[p], np.abs(want).max())
+            difference = np.abs(have - want).max() / np.spacing(np.float32(largest[p]))
+            worst = max(worst, difference if np.isfinite(difference) else np.inf)
+        seen.append(worst)
+    return np.array(seen)
+
+
+def allowed(count):
+    return FIRST + PER_STEP * np.arange(1, count + 1)
+
+
+def difference(case, result, data, rules=oracle.Oracle):
+    """None if the library did what `rules` say, otherwise a sentence with the first place where it did not."""
+    seen = units(case, result, oracle.run(case, data, rules))
+    over = np.flatnonzero(seen > allowed(len(seen)))
+    if over.size == 0:
+        return None
+    at = over[0]
+    return (f"{case['name']}: snapshot {at + 1} of {len(seen)} is {seen[at]:.3g} units in the last place from the "
+            f"oracle, {allowed(len(seen))[at]:.3g} allowed; the largest of all is {seen.max():.3g}")
+
+
+def check_padding(case, result):
+    padding = oracle.Layout(case["groups"]).padding()
+    assert not result.live[..., padding].any() and not result.consensus[..., padding].any()
+
+
+def after_finish(case):
+    """The snapshots that were taken after a finish()."""
+    return [step + index for index, step in enumerate(sorted(case["finish_after"]))]
+
+
+def same_bits(values):
+    return (values.view(np.uint32) == values[:1].view(np.uint32)).all()
+
+
+def check_workers_agree(case, result):
+    """Bit for bit: the consensus after every step, and the live parameters after finish()."""
+    if case["strategy"] == "none":
+        return
+    for index, consensus in enumerate(result.consensus):
+        assert same_bits(consensus), f"{case['name']}: the workers' consensus differs at snapshot {index + 1}"
+    for index in after_finish(case):
+        assert same_bits(result.live[index]), f"{case['name']}: workers differ after finish()"

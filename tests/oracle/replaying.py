@@ -1,0 +1,139 @@
+"""Runs oracle_replay on lists of cases, as threads of one process or as real processes over Gloo, and reads what it
+wrote. Every process is bounded in time and gone afterwards, also when a test fails."""
+
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from cases import MOST_STEPS, MOST_WORKERS
+from oracle import Layout
+
+LIMIT_SECONDS = 180
+
+
+class Data:
+    """Initial parameters, curvature a and targets b[worker][step], as float32: what both sides start from."""
+
+    def __init__(self, initial, curvature, targets):
+        self.initial, self.curvature, self.targets = (np.asarray(x, np.float32) for x in (initial, curvature, targets))
+
+    @staticmethod
+    def random(numel):
+        random = np.random.default_rng(20240501)
+        return Data(2.0 * random.standard_normal(numel), random.uniform(0.1, 1.2, numel),
+                    0.7 * random.standard_normal((MOST_WORKERS, 1, numel))
+                    + random.standard_normal((MOST_WORKERS, MOST_STEPS, numel)))
+
+    def write(self, folder):
+        for name in ("initial", "curvature", "targets"):
+            getattr(self, name).astype("<f4").tofile(folder / f"{name}.bin")
+        return dict(initial=str(folder / "initial.bin"), curvature=str(folder / "curvature.bin"),
+                    targets=str(folder / "targets.bin"), target_steps=self.targets.shape[1])
+
+
+def numel(case):
+    return sum(sum(group["sizes"]) for group in case["groups"])
+
+
+class Result:
+    """What the library's workers held: live and consensus, [snapshot][worker][flat element]."""
+
+    def __init__(self, live, consensus):
+        self.live, self.consensus = live, consensus
+
+
+def snapshots(case):
+    return case["steps"] + len(case["finish_after"])
+
+
+def read(case, folder):
+    live, consensus = [], []
+    for rank in range(case["workers"]):
+        values = np.fromfile(folder / case["name"] / f"rank{rank}.bin", "<f4")
+        values = values.reshape(snapshots(case), 2, Layout(case["groups"]).total)
+        live.append(values[:, 0])
+        consensus.append(values[:, 1])
+    return Result(np.stack(live, axis=1), np.stack(consensus, axis=1))
+
+
+def program():
+    path = os.environ.get("CO2_ORACLE_REPLAY")
+    if not path or not Path(path).exists():
+        raise RuntimeError("CO2_ORACLE_REPLAY must name the program oracle_replay (ctest sets it)")
+    return path
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def environments(backend, cases):
+    clean = {name: value for name, value in os.environ.items()
+             if not name.startswith(("OMPI_", "SLURM_", "TORCHELASTIC_", "PMI", "CO2_"))}
+    clean["OMP_NUM_THREADS"] = "1"
+    if backend != "environment":
+        return [clean]
+    (size,) = {case["workers"] for case in cases}
+    job = dict(WORLD_SIZE=str(size), LOCAL_WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+    return [clean | job | dict(RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(size)]
+
+
+def run_processes(command, variables):
+    processes = []
+    deadline = time.monotonic() + LIMIT_SECONDS
+    try:
+        for environment in variables:
+            processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
+                                              stderr=subprocess.STDOUT, text=True))
+        # Polled, not waited for in order: when one fails, the others need not run into their time limit.
+        while any(p.poll() is None for p in processes) and all(p.poll() in (None, 0) for p in processes):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"oracle_replay was not done after {LIMIT_SECONDS} s")
+            time.sleep(0.02)
+        failed = [p for p in processes if p.poll() not in (None, 0)]
+    finally:
+        for process in processes:
+            process.kill()
+        said = [process.communicate()[0] for process in processes]
+    if failed:
+        raise RuntimeError("oracle_replay failed:\n" + "".join(said))
+
+
+def replay_files(backend, cases, data_of, reader):
+    """Runs the cases in one go and returns reader(case, folder) for each, by name."""
+    with tempfile.TemporaryDirectory(prefix="co2-oracle-") as name:
+        folder = Path(name)
+        written = {}
+        items = []
+        for case in cases:
+            data = data_of(case)
+            if id(data) not in written:
+                place = folder / f"data{len(written)}"
+                place.mkdir()
+                written[id(data)] = data.write(place)
+            items.append(case | written[id(data)])
+        (folder / "batch.json").write_text(json.dumps(dict(backend=backend, cases=items)))
+        run_processes([program(), str(folder / "batch.json"), str(folder / "out")], environments(backend, cases))
+        return {case["name"]: reader(case, folder / "out") for case in cases}
+
+
+def replay(backend, cases, data_of):
+    return replay_files(backend, cases, data_of, read)
+
+
+_random = {}
+
+
+def random_data(case):
+    size = numel(case)
+    if size not in _random:
+        _random[size] = Data.random(size)
+    return _random[size]

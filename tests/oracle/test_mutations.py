@@ -1,0 +1,116 @@
+"""The comparison can fail: an oracle with one rule changed disagrees with the library where that rule matters."""
+
+import numpy as np
+import pytest
+
+import comparing
+from cases import make
+from oracle import Layout, Oracle
+from replaying import random_data, replay
+
+PAPER = make("m-paper", "co2-paper", 3, 4, weights="unequal", clip=2.5)
+PAPER_GAP = make("m-paper-gap", "co2-paper", 3, 4, clip=0.0)
+NORM = make("m-norm", "co2", 4, 4, fragments=2, clip=60.0, clip_mode="norm", weights="unequal")
+KEEP = make("m-keep", "co2", 3, 7, fragments=5, weights="absent", clip=2.5)
+KEEP_WHOLE = make("m-keep-whole", "co2", 3, 4, fragments=1, penalty=True, clip=0.0)
+NOBODY = make("m-nobody", "co2", 3, 4, fragments=1, weights="nobody", clip=0.0)
+ZEROS = make("m-zeros", "co2", 3, 4, fragments=2, schedule="zeros", clip=0.0)
+STREAM = make("m-stream", "streaming-diloco", 3, 7, weights="unequal")
+ANCHOR = make("m-anchor", "overlap-local-sgd", 3, 4)
+DILOCO = make("m-diloco", "diloco", 3, 4, weights="unequal")
+LOCAL = make("m-local", "local-sgd", 3, 4, weights="unequal")
+SLOWMO = make("m-slowmo", "slowmo", 3, 4, weights="unequal")
+DDP = make("m-ddp", "ddp", 3, 4)
+ALL = [PAPER, PAPER_GAP, NORM, KEEP, KEEP_WHOLE, NOBODY, ZEROS, STREAM, ANCHOR, DILOCO, LOCAL, SLOWMO, DDP]
+
+
+def rule(noticed_by, **methods):
+    return noticed_by, methods
+
+
+def block_late(self, f, count):
+    """Fragment boundaries one block further."""
+    where = Layout.fragment(self, f, count)
+    return slice(where.start and where.start + 16, where.stop if f == count - 1 else where.stop + 16)
+
+
+def shifted_init(self, case, data):
+    Oracle.__init__(self, case, data)
+    x = np.concatenate([fragment.x for fragment in self.fragments])
+    for f, fragment in enumerate(self.fragments):
+        fragment.where = block_late(self.layout, f, self.P)
+        fragment.x, fragment.m = x[fragment.where].copy(), np.zeros_like(x[fragment.where])
+
+
+MUTATIONS = {
+    "no clip": rule([PAPER, NORM, KEEP], clip=lambda self, m: m),
+    "clip by norm is clip by value": rule([NORM], clip=lambda self, m: np.clip(m, -self.o["clip"], self.o["clip"])),
+    "a limit one percent higher": rule(
+        [PAPER, KEEP], clip=lambda self, m: np.clip(m, -1.01 * self.o["clip"], 1.01 * self.o["clip"])),
+    "gap is one": rule([PAPER, PAPER_GAP], staleness_gap=lambda self, e, f: 1.0),
+    "gap is a constant": rule([PAPER_GAP, KEEP_WHOLE], staleness_gap=lambda self, e, f: 1.5),
+    "gap without its one": rule(
+        [PAPER_GAP], staleness_gap=lambda self, e, f: max(1.0, Oracle.staleness_gap(self, e, f) - 1.0)),
+    "apply and launch swapped": rule([PAPER, KEEP_WHOLE, ANCHOR], launches_first=lambda self: not
+                                     Oracle.launches_first(self)),
+    "rate of now for the rate of then": rule([PAPER, KEEP], rate_then=lambda self, e, f: self.rate_now(e, f)),
+    "rate of then for the rate of now": rule([PAPER, KEEP], rate_now=lambda self, e, f: self.rate_then(e, f)),
+    "no rate units": rule([PAPER, SLOWMO], rate_then=lambda self, e, f: 1.0, rate_now=lambda self, e, f: 1.0),
+    "rate units where there are none": rule([STREAM, DILOCO], rate_then=lambda self, e, f: e.rate_then,
+                                            rate_now=lambda self, e, f: self.rate[f.where]),
+    "rate guarded by one": rule([ZEROS], guarded_rate=lambda self, rates: self.per_element([r or 1.0 for r in rates])),
+    "one rate for all groups": rule([PAPER], per_element=lambda self, values: np.full(self.layout.total, values[0])),
+    "weights ignored": rule([PAPER, NORM, KEEP, STREAM, DILOCO, LOCAL, SLOWMO], weight=lambda self, worker, f: 1.0),
+    "an absent worker counts as having sent": rule(
+        [KEEP], sent=lambda self, worker, fragment, weight: fragment.x - worker.live[fragment.where]),
+    "a round of nobody counts as sent": rule(
+        [NOBODY], sent=lambda self, worker, fragment, weight: fragment.x - worker.live[fragment.where]),
+    "restart from the consensus instead of keeping": rule([KEEP, KEEP_WHOLE],
+                                                          restart=lambda self, live, x, sent, move: x.copy()),
+    "mixed the wrong way round": rule([ANCHOR], restart=lambda self, live, x, sent, move:
+                                      self.o["mix"] * x + (1 - self.o["mix"]) * live),
+    "applied a step late": rule([KEEP, STREAM], delay=lambda self, f: Oracle.delay(self, f) + 1),
+    "launched a step early": rule([KEEP, STREAM, LOCAL],
+                                  launch_step=lambda self, f: max(1, Oracle.launch_step(self, f) - 1)),
+    "fragments one block off": rule([KEEP, STREAM], __init__=shifted_init),
+    "finish() of rank 0": rule([KEEP, STREAM, LOCAL], final_mean=lambda self: self.workers[0].live),
+    "finish() drops what is in flight": rule(
+        [PAPER, KEEP], apply_due=lambda self, fragment, everything=False: None if everything else
+        Oracle.apply_due(self, fragment)),
+    "gradients are not averaged": rule([DDP], __init__=lambda self, case, data: Oracle.__init__(
+        self, case | {"strategy": "none"}, data)),
+}
+
+
+def settings(**changed):
+    """An oracle whose strategy values are changed."""
+    def init(self, case, data):
+        Oracle.__init__(self, case, data)
+        self.o |= changed
+    return init
+
+
+MUTATIONS |= {
+    "heavy ball for Nesterov": rule([STREAM, DILOCO], __init__=settings(nesterov=False)),
+    "Nesterov for heavy ball": rule([PAPER, KEEP, ANCHOR, SLOWMO], __init__=settings(nesterov=True)),
+    "no momentum": rule([PAPER, KEEP, STREAM, ANCHOR, DILOCO, SLOWMO], __init__=settings(momentum=0.0)),
+    "another outer rate": rule([PAPER, KEEP, STREAM, ANCHOR, DILOCO, SLOWMO, LOCAL],
+                               __init__=settings(outer_rate=0.99)),
+}
+
+
+@pytest.fixture(scope="module")
+def results():
+    return replay("in-process", ALL, random_data)
+
+
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case["name"])
+def test_the_rules_themselves_hold(case, results):
+    assert (problem := comparing.difference(case, results[case["name"]], random_data(case))) is None, problem
+
+
+@pytest.mark.parametrize(("name", "case"), [(name, case) for name, (cases, _) in MUTATIONS.items() for case in cases],
+                         ids=lambda value: value if isinstance(value, str) else value["name"])
+def test_a_wrong_rule_is_noticed(name, case, results):
+    wrong = type("Wrong", (Oracle,), MUTATIONS[name][1])
+    assert comparing.difference(case, results[case["name"]], random_data(case), wrong) is not None
