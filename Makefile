@@ -1,0 +1,60 @@
+# What you can do with co2, from a fresh clone on a fresh Debian 12. Every target sees to what it needs: missing packages
+# are installed (scripts/setup), the build is configured and brought up to date (scripts/build).
+#
+# ARGS reaches the program that a target runs:   make train ARGS="--workers 4 --strategy ddp"
+#                                                make test ARGS="-R sync"
+# CO2_PYTHON=/path/to/python names a Python whose torch is used instead of installing one into .venv.
+ARGS ?=
+PREFIX ?= /usr/local
+SOURCES = $(shell git ls-files '*.h' '*.cc')
+# One at a time: the tests over a network measure how long transfers take.
+CTEST = ctest --output-on-failure --no-tests=error --timeout 900
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build train test bench asan tsan format tidy install clean
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+
+setup: ## install what is missing: Debian packages, and torch in .venv
+	@scripts/setup
+
+build: setup ## build the program, build/co2, and the library
+	@scripts/build release co2 co2_program
+
+train: build ## train a small GPT on the workers of this machine (two minutes)
+	build/co2 train $(ARGS)
+
+test: ## build everything and run all tests
+	@scripts/setup --tests
+	@scripts/build release
+	cd build && $(CTEST) $(ARGS)
+
+bench: setup ## run the benchmarks
+	@scripts/build release
+	scripts/bench $(ARGS)
+
+asan: ## run the unit tests with the address and undefined-behaviour sanitizers
+	@scripts/setup --tests
+	@scripts/build asan
+	cd build-asan && ../scripts/sanitized $(CTEST) -L unit $(ARGS)
+
+tsan: ## run the unit tests with the thread sanitizer
+	@scripts/setup --tests
+	@scripts/build tsan
+	cd build-tsan && ../scripts/sanitized $(CTEST) -L unit $(ARGS)
+
+format: ## format all sources in place
+	@scripts/setup --tools
+	clang-format -i $(SOURCES)
+
+tidy: ## look for mistakes with clang-tidy (several minutes)
+	@scripts/setup --tools
+	@scripts/build dev
+	scripts/tidy $(ARGS)
+
+install: build ## install library, headers and program under PREFIX (/usr/local)
+	cmake --install build --prefix $(PREFIX)
+
+clean: ## remove what was built; .venv and runs stay
+	rm -rf build build-dev build-asan build-tsan

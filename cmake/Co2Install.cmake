@@ -1,0 +1,26 @@
+# What `cmake --install` puts in place: include/co2, the library, the program, and the CMake package with co2::co2.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(_co2_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/co2)
+
+# The installed package must not point into this source tree.
+set_target_properties(co2 PROPERTIES INTERFACE_INCLUDE_DIRECTORIES
+  "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>;$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+target_compile_features(co2 PUBLIC cxx_std_20)
+
+install(TARGETS co2 EXPORT co2Targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/co2 DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h)
+install(EXPORT co2Targets NAMESPACE co2:: DESTINATION ${_co2_package_dir})
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/co2Config.cmake.in ${PROJECT_BINARY_DIR}/co2Config.cmake
+  INSTALL_DESTINATION ${_co2_package_dir})
+# Before 1.0 every minor version may change the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/co2ConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/co2Config.cmake ${PROJECT_BINARY_DIR}/co2ConfigVersion.cmake
+  DESTINATION ${_co2_package_dir})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+if(TARGET co2_program)
+  # The program finds LibTorch where it was built against it.
+  set_target_properties(co2_program PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS co2_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()

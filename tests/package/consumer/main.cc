@@ -1,0 +1,65 @@
+// Two workers in one process fit y = 3 x - 1, each on samples of its own. Exits with 0 if both end on the same line, and
+// that line is close to the right one.
+#include <co2/co2.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <thread>
+#include <vector>
+
+namespace {
+
+struct Line {
+  double slope = 0;
+  double offset = 0;
+};
+
+Line train(const co2::Cluster& cluster) {
+  torch::nn::Linear model(1, 1);
+  torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.1));
+  co2::Synchronizer sync(cluster, *model, optimizer, {.strategy = co2::Strategy::kCo2, .local_steps = 4});
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<std::uint64_t>(cluster.rank()) + 1);
+  for (int step = 0; step < 400; ++step) {
+    const auto x = torch::rand({16, 1}, generator);
+    optimizer.zero_grad();
+    torch::mse_loss(model->forward(x), 3 * x - 1).backward();
+    sync.step();
+  }
+  sync.finish();
+  return {model->weight.item<double>(), model->bias.item<double>()};
+}
+
+}  // namespace
+
+int main() {
+  torch::set_num_threads(1);
+  const auto clusters = co2::Cluster::in_process(2);
+  std::vector<Line> lines(clusters.size());
+  std::vector<std::exception_ptr> failures(clusters.size());
+  std::vector<std::thread> workers;
+  for (std::size_t i = 0; i < clusters.size(); ++i) {
+    workers.emplace_back([&, i] {
+      try {
+        lines[i] = train(clusters[i]);
+      } catch (...) {
+        failures[i] = std::current_exception();
+      }
+    });
+  }
+  for (auto& worker : workers) worker.join();
+
+  for (const auto& failure : failures) {
+    try {
+      if (failure) std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      return 1;
+    }
+  }
+  for (const auto& line : lines) std::printf("y = %.4f x + %.4f\n", line.slope, line.offset);
+  const bool same = lines[0].slope == lines[1].slope && lines[0].offset == lines[1].offset;
+  const bool right = std::abs(lines[0].slope - 3) < 0.05 && std::abs(lines[0].offset + 1) < 0.05;
+  return same && right ? 0 : 1;
+}

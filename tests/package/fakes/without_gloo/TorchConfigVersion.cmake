@@ -1,0 +1,1 @@
+set(PACKAGE_VERSION 99.0.0)
