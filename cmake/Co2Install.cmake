@@ -19,8 +19,6 @@ install(FILES ${PROJECT_BINARY_DIR}/co2Config.cmake ${PROJECT_BINARY_DIR}/co2Con
   DESTINATION ${_co2_package_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-if(TARGET co2_program)
-  # The program finds LibTorch where it was built against it.
+if(TARGET co2_program)  # src/cli installs it; it finds LibTorch where it was built against it
   set_target_properties(co2_program PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
-  install(TARGETS co2_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
