@@ -8,7 +8,8 @@ if(FAKE)
   list(APPEND arguments -DTorch_DIR=${FAKE})
 endif()
 execute_process(
-  COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${COMPILER} ${arguments}
+  COMMAND ${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -G ${GENERATOR} -DCMAKE_MAKE_PROGRAM=${MAKE}
+    -DCMAKE_CXX_COMPILER=${COMPILER} ${arguments}
   RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
 string(REGEX REPLACE "[ \n]+" " " flat "${output}")  # CMake wraps messages
 string(FIND "${flat}" "${MESSAGE}" found)
