@@ -1,5 +1,5 @@
-# What you can do with co2, from a fresh clone on a fresh Debian 12. Every target sees to what it needs: missing packages
-# are installed (scripts/setup), the build is configured and brought up to date (scripts/build).
+# What you can do with co2, from a fresh clone on a fresh Debian 12. Every target sees to what it needs: packages that
+# are missing are installed (scripts/setup), the build is configured and brought up to date (scripts/build).
 #
 # ARGS reaches the program that a target runs:   make train ARGS="--workers 4 --strategy ddp"
 #                                                make test ARGS="-R sync"
