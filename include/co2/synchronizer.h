@@ -48,6 +48,10 @@ class Synchronizer {
   /// it must be 1.) Throws CommError if an exchange that is due failed.
   void step(double samples = 1);
 
+  /// A function to run in every step once the gradients are final (`ddp`: averaged) and before the inner optimizer uses
+  /// them: the place for gradient clipping.
+  void before_inner_step(std::function<void()> hook);
+
   /// Applies what is in flight, then averages the live parameters and buffers of all workers, blocking. Afterwards all
   /// workers hold the same model, and training may go on. `none` exchanges nothing here either.
   void finish();

@@ -54,7 +54,10 @@ class Trace {
   Clock::time_point origin() const { return origin_; }
 
  private:
-  struct RoundState;
+  struct RoundState {
+    Overlap overlap;
+    Clock::time_point covered_until;  // end of the union of its transfers so far
+  };
   static void add(RoundState& state, const Span& span);
 
   mutable std::mutex mutex_;
@@ -62,17 +65,13 @@ class Trace {
   const std::size_t capacity_;
   std::size_t next_ = 0;
   std::vector<Span> ring_;
-  struct RoundState {
-    Overlap overlap;
-    Clock::time_point covered_until;  // end of the union of its transfers so far
-  };
   RoundState total_;
   std::map<std::int64_t, RoundState> rounds_;
   double seconds_[4] = {};
 };
 
-/// Writes timelines (one per rank) in the Trace Event format, which Perfetto (ui.perfetto.dev) opens. Rank r's times
-/// are relative to origins[r], which should be the same instant on all ranks.
+/// One worker's timeline in the Trace Event format, {"traceEvents": [...]}, which Perfetto opens. Times are relative to
+/// `origin`, which should be about the same instant on all ranks.
 std::string perfetto_json(const std::vector<Span>& spans, Clock::time_point origin, int rank);
 
 }  // namespace co2

@@ -1,0 +1,108 @@
+#include <co2/cluster.h>
+#include <co2/error.h>
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+
+#include "cluster/environment.h"
+#include "comm/c10d_group.h"
+#include "comm/in_process.h"
+
+namespace co2 {
+
+namespace {
+
+/// Groups of workers that are threads, by name: the first rank to ask makes one, the others join it.
+class InProcessHub {
+ public:
+  InProcessHub(int size, std::function<void()> before_collective)
+      : size_(size), before_collective_(std::move(before_collective)) {}
+
+  std::shared_ptr<Communicator> join(const std::string& name, int rank) {
+    const std::lock_guard lock(mutex_);
+    auto [place, added] = groups_.try_emplace(name);
+    if (added) place->second = {std::make_shared<InProcessGroup>(size_, before_collective_), 0};
+    Entry& entry = place->second;
+    auto communicator = entry.group->join(rank);
+    // The group then lives as long as its members.
+    if (++entry.joined == size_) groups_.erase(place);
+    return communicator;
+  }
+
+ private:
+  struct Entry {
+    std::shared_ptr<InProcessGroup> group;
+    int joined = 0;
+  };
+  const int size_;
+  const std::function<void()> before_collective_;
+  std::mutex mutex_;
+  std::map<std::string, Entry> groups_;
+};
+
+}  // namespace
+
+struct Cluster::Impl {
+  std::string launcher;
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  std::function<std::shared_ptr<Communicator>(const std::string&)> make_communicator;
+};
+
+Cluster::Cluster(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Cluster Cluster::from_environment(const ClusterOptions& options) {
+  Placement placement = read_placement(options);
+  Rendezvous& r = placement.rendezvous;
+  auto impl = std::make_shared<Impl>();
+  impl->launcher = placement.launcher;
+  impl->rank = r.rank;
+  impl->size = r.size;
+  impl->local_rank = placement.local_rank;
+  impl->local_size = placement.local_size;
+  if (r.size == 1) {
+    auto hub = std::make_shared<InProcessHub>(1, nullptr);
+    impl->make_communicator = [hub](const std::string& name) { return hub->join(name, 0); };
+    return Cluster(std::move(impl));
+  }
+  if (r.interface.empty()) r.address = local_address_towards(r.host);
+  auto groups = std::make_shared<C10dGroups>(r);
+  impl->make_communicator = [groups](const std::string& name) { return groups->make(name); };
+  return Cluster(std::move(impl));
+}
+
+Cluster Cluster::alone() {
+  Cluster cluster = in_process(1).front();
+  cluster.impl_->launcher = "alone";
+  return cluster;
+}
+
+std::vector<Cluster> Cluster::in_process(int size, std::function<void()> before_collective) {
+  if (size < 1) throw OptionError(fmt::format("workers = {} is not allowed: it must be at least 1", size));
+  auto hub = std::make_shared<InProcessHub>(size, std::move(before_collective));
+  std::vector<Cluster> clusters;
+  for (int rank = 0; rank < size; ++rank) {
+    auto impl = std::make_shared<Impl>();
+    impl->launcher = "in-process";
+    impl->rank = impl->local_rank = rank;
+    impl->size = impl->local_size = size;
+    impl->make_communicator = [hub, rank](const std::string& name) { return hub->join(name, rank); };
+    clusters.emplace_back(Cluster(std::move(impl)));
+  }
+  return clusters;
+}
+
+int Cluster::rank() const { return impl_->rank; }
+int Cluster::size() const { return impl_->size; }
+int Cluster::local_rank() const { return impl_->local_rank; }
+int Cluster::local_size() const { return impl_->local_size; }
+const std::string& Cluster::launcher() const { return impl_->launcher; }
+
+std::shared_ptr<Communicator> Cluster::communicator(const std::string& name) const {
+  return impl_->make_communicator(name);
+}
+
+}  // namespace co2

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <co2/communicator.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+namespace co2 {
+
+/// Where and how the workers of a job find each other.
+struct Rendezvous {
+  std::string host;
+  int port = 0;
+  int rank = 0;
+  int size = 1;
+  bool store_exists = false;   ///< the launcher serves the store already (torchrun), nobody else may
+  int listen_fd = -1;          ///< rank 0: an open socket for the store (co2 launch), or -1
+  std::string generation;      ///< distinguishes restarts of one job that share a store
+  std::string interface;       ///< network interface for the groups; empty: choose by `address`
+  std::string address;         ///< this worker's own address, used if there is no interface
+  std::chrono::milliseconds rendezvous_timeout{300'000};
+  std::chrono::milliseconds collective_timeout{600'000};
+};
+
+/// The c10d backend: a TCP store, and process groups (Gloo) made through it. The only place that knows c10d.
+class C10dGroups {
+ public:
+  /// Connects to the store; rank 0 serves it. Throws ClusterError.
+  explicit C10dGroups(Rendezvous rendezvous);
+  ~C10dGroups();
+
+  /// A new group of all ranks, with connections of its own.
+  std::shared_ptr<Communicator> make(const std::string& name);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace co2

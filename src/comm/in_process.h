@@ -1,0 +1,29 @@
+#pragma once
+
+#include <co2/communicator.h>
+
+#include <functional>
+#include <memory>
+
+namespace co2 {
+
+/// A group whose ranks are threads of this process. One background thread carries out the collectives, in the order in
+/// which they were started, once every rank has joined one. Sums are taken in order of rank, so results repeat bit for
+/// bit.
+///
+/// Thread safety: each rank's Communicator is used by that rank's thread; ranks run concurrently.
+/// Lifetime: the thread ends with the last Communicator. A rank whose Communicator is destroyed has left: collectives
+/// that still need it fail with a CommError on the others instead of hanging.
+class InProcessGroup {
+ public:
+  InProcessGroup(int size, std::function<void()> before_collective);
+  /// The communicator of one rank; each rank takes it once.
+  std::shared_ptr<Communicator> join(int rank);
+
+  class Engine;
+
+ private:
+  std::shared_ptr<Engine> engine_;
+};
+
+}  // namespace co2

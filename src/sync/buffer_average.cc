@@ -1,0 +1,60 @@
+#include "sync/buffer_average.h"
+
+#include <ATen/ATen.h>
+
+#include "sync/transfer.h"
+
+namespace co2 {
+
+BufferAverage::BufferAverage(std::shared_ptr<Communicator> communicator, std::vector<at::Tensor> buffers, Trace& trace)
+    : communicator_(std::move(communicator)), trace_(trace) {
+  std::int64_t numel = 0;
+  for (const at::Tensor& buffer : buffers) {
+    if (!buffer.defined() || !buffer.is_floating_point() || buffer.numel() == 0) continue;
+    buffers_.push_back(buffer);
+    numel += buffer.numel();
+  }
+  if (buffers_.empty()) return;
+  const auto options = at::TensorOptions(at::kDouble).device(buffers_.front().device());
+  sent_ = at::empty({numel}, options);
+  payload_ = at::empty({numel}, options);
+}
+
+void BufferAverage::launch(std::int64_t round) {
+  if (buffers_.empty()) return;
+  const at::NoGradGuard no_grad;
+  std::int64_t offset = 0;
+  for (const at::Tensor& buffer : buffers_) {
+    sent_.narrow(0, offset, buffer.numel()).copy_(buffer.reshape({-1}));
+    offset += buffer.numel();
+  }
+  payload_.copy_(sent_);
+  works_ = {communicator_->all_reduce(payload_, ReduceOp::kSum)};
+  bytes_ = communicator_->all_reduce_wire_bytes(static_cast<std::int64_t>(payload_.nbytes()));
+  round_ = round;
+}
+
+void BufferAverage::apply() {
+  if (works_.empty()) return;
+  wait_for_transfer(works_, bytes_, round_, -1, trace_);
+  const at::NoGradGuard no_grad;
+  payload_.div_(communicator_->size()).sub_(sent_);
+  std::int64_t offset = 0;
+  for (const at::Tensor& buffer : buffers_) {
+    buffer.add_(payload_.narrow(0, offset, buffer.numel()).view(buffer.sizes()));
+    offset += buffer.numel();
+  }
+  works_.clear();
+}
+
+void BufferAverage::abandon() noexcept {
+  for (const WorkPtr& work : works_) {
+    try {
+      work->wait();
+    } catch (...) {  // a peer that is gone is why we are here
+    }
+  }
+  works_.clear();
+}
+
+}  // namespace co2

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <co2/communicator.h>
+#include <co2/trace.h>
+
+#include <memory>
+#include <vector>
+
+namespace co2 {
+
+/// Averages a model's floating-point buffers (batch-norm statistics) over the workers, in the background.
+///
+/// A snapshot is launched at the end of a round; when the average is there, what was sent is replaced by it:
+/// buffer += average - sent. What the buffer learned since the launch stays, as with Restart::kKeep. Integer buffers
+/// (batch counters) are equal on all workers by themselves and are left alone.
+class BufferAverage {
+ public:
+  BufferAverage(std::shared_ptr<Communicator> communicator, std::vector<at::Tensor> buffers, Trace& trace);
+
+  void launch(std::int64_t round);
+  bool in_flight() const { return !works_.empty(); }
+  void apply();
+  void abandon() noexcept;
+
+ private:
+  std::shared_ptr<Communicator> communicator_;
+  std::vector<at::Tensor> buffers_;
+  Trace& trace_;
+  at::Tensor sent_;     // float64: statistics of any dtype pass through without loss
+  at::Tensor payload_;
+  std::vector<WorkPtr> works_;
+  std::int64_t bytes_ = 0;
+  std::int64_t round_ = 0;
+};
+
+}  // namespace co2

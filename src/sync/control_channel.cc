@@ -1,0 +1,44 @@
+#include "sync/control_channel.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace co2 {
+
+ControlChannel::ControlChannel(std::shared_ptr<Communicator> communicator, int period, int width)
+    : communicator_(std::move(communicator)),
+      period_(period),
+      collected_(static_cast<std::size_t>(width), 0.0),
+      payload_(at::zeros({width}, at::kDouble)) {
+  TORCH_CHECK(period >= 1 && width >= 1, "ControlChannel(period ", period, ", width ", width, ")");
+}
+
+ControlChannel::~ControlChannel() {
+  try {
+    drain();
+  } catch (...) {  // a peer that is gone is why we are here
+  }
+}
+
+std::optional<std::vector<double>> ControlChannel::step(const std::vector<double>& mine) {
+  TORCH_CHECK(mine.size() == collected_.size(), "ControlChannel has ", collected_.size(), " numbers, got ", mine.size());
+  for (std::size_t i = 0; i < mine.size(); ++i) collected_[i] += mine[i];
+  if (++steps_ % period_ != 0) return std::nullopt;
+  auto sums = drain();
+  std::copy(collected_.begin(), collected_.end(), payload_.data_ptr<double>());
+  std::fill(collected_.begin(), collected_.end(), 0.0);
+  work_ = communicator_->all_reduce(payload_, ReduceOp::kSum);
+  return sums;
+}
+
+std::optional<std::vector<double>> ControlChannel::drain() {
+  if (!work_) return std::nullopt;
+  const WorkPtr work = std::move(work_);
+  work_ = nullptr;
+  work->wait();
+  const double* values = payload_.data_ptr<double>();
+  return std::vector<double>(values, values + payload_.numel());
+}
+
+}  // namespace co2

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <co2/options.h>
+#include <co2/trace.h>
+
+#include <deque>
+#include <vector>
+
+#include "comm/buckets.h"
+#include "sync/wire_format.h"
+
+namespace co2 {
+
+/// Buffers for messages that go round: taken at a launch, given back at the apply.
+class MessagePool {
+ public:
+  MessagePool(const WireFormat& wire, bool with_sent) : wire_(wire), with_sent_(with_sent) {}
+  Message take(std::int64_t numel);
+  void give_back(Message message);
+  std::int64_t bytes_allocated() const { return bytes_allocated_; }
+
+ private:
+  const WireFormat& wire_;
+  const bool with_sent_;
+  std::int64_t bytes_allocated_ = 0;
+  std::vector<Message> free_;
+};
+
+/// One fragment of the model: its views of the flat buffers, and its exchanges in flight. This is "One exchange" of
+/// docs/algorithm.md: launch() and apply() are the two halves.
+class Fragment {
+ public:
+  struct Part {
+    Range range;    ///< within the fragment
+    std::size_t group;  ///< the parameter group, for its rate
+  };
+
+  Fragment(int index, const Recipe& recipe, const at::Tensor& live, const at::Tensor& consensus,
+           const at::Tensor& momentum, std::vector<Part> parts);
+
+  void add_samples(double samples) { weight_ += samples; }
+  void forget_samples() { weight_ = 0; }
+
+  /// Starts to exchange this worker's progress. `rates` are the inner rates in force, one per group.
+  void launch(const WireFormat& wire, MessagePool& pool, const std::vector<double>& rates, std::int64_t apply_step,
+              std::int64_t round);
+
+  bool in_flight() const { return !in_flight_.empty(); }
+  std::int64_t oldest_apply_step() const { return in_flight_.front().apply_step; }
+
+  /// Waits for the oldest exchange in flight, moves the consensus by it and restarts the live parameters. `finishing`:
+  /// the steps since the launch will not be exchanged any more, so no restart may drop them.
+  void apply(const WireFormat& wire, MessagePool& pool, const std::vector<double>& rates, Trace& trace,
+             bool finishing = false);
+
+  /// Waits for everything in flight and drops it; never throws.
+  void abandon() noexcept;
+
+ private:
+  struct InFlight {
+    Message message;
+    std::vector<double> rates;  ///< γ_then, per group
+    std::int64_t apply_step = 0;
+    std::int64_t round = 0;
+    double moved = 0;  ///< how far the consensus has moved since this progress was measured, ‖x_now - x_then‖
+  };
+
+  double staleness_gap(const InFlight& exchange, const WireFormat::Sum& sum) const;
+  double momentum_scale(const InFlight& exchange, const WireFormat::Sum& sum, double gap) const;
+
+  const int index_;
+  const Recipe& recipe_;
+  at::Tensor live_;
+  at::Tensor consensus_;
+  at::Tensor momentum_;
+  std::vector<Part> parts_;
+  double weight_ = 0;  ///< samples since the last launch
+  std::deque<InFlight> in_flight_;
+};
+
+}  // namespace co2

@@ -1,0 +1,132 @@
+#include "sync/gradient_reducer.h"
+
+#include <ATen/ATen.h>
+#include <co2/error.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "sync/transfer.h"
+
+namespace co2 {
+
+namespace {
+// The first bucket is small so that the wire is busy early in backward.
+constexpr std::int64_t kFirstBucketBytes = 1 << 20;
+}  // namespace
+
+class GradientReducer::Hook final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  Hook(GradientReducer& reducer, std::size_t slot) : reducer_(reducer), slot_(slot) {}
+  void operator()(const torch::autograd::Variable&) override { reducer_.on_gradient(slot_); }
+
+ private:
+  GradientReducer& reducer_;
+  std::size_t slot_;
+};
+
+GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std::vector<at::Tensor> parameters,
+                                 std::int64_t bucket_bytes, int accumulation_steps, Trace& trace)
+    : communicator_(std::move(communicator)), accumulation_steps_(accumulation_steps), trace_(trace) {
+  std::int64_t bytes = 0;
+  for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
+    const std::int64_t limit = buckets_.size() <= 1 ? std::min(kFirstBucketBytes, bucket_bytes) : bucket_bytes;
+    if (buckets_.empty() || bytes >= limit) {
+      buckets_.emplace_back();
+      bytes = 0;
+    }
+    bytes += static_cast<std::int64_t>(parameter->nbytes());
+    ++buckets_.back().slots;
+    Slot slot;
+    slot.parameter = *parameter;
+    slot.bucket = buckets_.size() - 1;
+    slots_.push_back(std::move(slot));
+  }
+  std::size_t first = 0;
+  for (Bucket& bucket : buckets_) {
+    std::int64_t numel = 0;
+    for (std::size_t i = 0; i < bucket.slots; ++i) numel += slots_[first + i].parameter.numel();
+    bucket.buffer = at::zeros({numel + static_cast<std::int64_t>(bucket.slots)},
+                              parameters.front().options().requires_grad(false));
+    std::int64_t offset = 0;
+    for (std::size_t i = 0; i < bucket.slots; ++i) {
+      Slot& slot = slots_[first + i];
+      slot.view = bucket.buffer.narrow(0, offset, slot.parameter.numel()).view(slot.parameter.sizes());
+      slot.used = bucket.buffer.narrow(0, numel + static_cast<std::int64_t>(i), 1);
+      offset += slot.parameter.numel();
+    }
+    first += bucket.slots;
+  }
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    torch::autograd::impl::set_post_acc_grad_hooks(slots_[i].parameter, std::make_unique<Hook>(*this, i));
+  }
+}
+
+GradientReducer::~GradientReducer() {
+  for (const Slot& slot : slots_) torch::autograd::impl::set_post_acc_grad_hooks(slot.parameter, nullptr);
+  for (const Bucket& bucket : buckets_) {
+    try {
+      if (bucket.work) bucket.work->wait();
+    } catch (...) {  // a peer that is gone is why we are here
+    }
+  }
+}
+
+void GradientReducer::on_gradient(std::size_t index) {
+  Slot& slot = slots_[index];
+  if (slot.ready) {
+    throw OptionError("backward ran more often than accumulation_steps says before step(): set accumulation_steps to "
+                      "the number of backward passes per step");
+  }
+  if (++slot.passes < accumulation_steps_) return;
+  fill(slot);
+  start_full_buckets();
+}
+
+/// Puts a worker's share of the average into the bucket: dividing before the sum avoids overflow in narrow dtypes.
+void GradientReducer::fill(Slot& slot) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor& gradient = slot.parameter.grad();
+  if (gradient.defined()) {
+    if (gradient.layout() != at::kStrided) {
+      throw OptionError("ddp can't average sparse gradients: make the embedding dense (sparse = false)");
+    }
+    at::mul_out(slot.view, gradient, at::scalar_tensor(1.0 / communicator_->size(), slot.view.options()));
+    slot.used.fill_(1);
+  } else {
+    slot.view.zero_();
+    slot.used.zero_();
+  }
+  slot.ready = true;
+  ++buckets_[slot.bucket].ready;
+}
+
+void GradientReducer::start_full_buckets() {
+  while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].ready == buckets_[next_bucket_].slots) {
+    Bucket& bucket = buckets_[next_bucket_++];
+    bucket.work = communicator_->all_reduce(bucket.buffer, ReduceOp::kSum);
+  }
+}
+
+void GradientReducer::finish(std::int64_t round) {
+  for (Slot& slot : slots_) {
+    if (!slot.ready) fill(slot);
+  }
+  start_full_buckets();
+  for (std::size_t i = 0; i < buckets_.size(); ++i) {
+    const auto bytes = static_cast<std::int64_t>(buckets_[i].buffer.nbytes());
+    wait_for_transfer({buckets_[i].work}, communicator_->all_reduce_wire_bytes(bytes), round, static_cast<int>(i),
+                      trace_);
+  }
+  for (Slot& slot : slots_) {
+    if (slot.used.item<double>() > 0) slot.parameter.mutable_grad() = slot.view;
+    slot.passes = 0;
+    slot.ready = false;
+  }
+  for (Bucket& bucket : buckets_) {
+    bucket.ready = 0;
+    bucket.work = nullptr;
+  }
+  next_bucket_ = 0;
+}
+
+}  // namespace co2

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <co2/communicator.h>
+#include <co2/trace.h>
+
+#include <memory>
+#include <vector>
+
+namespace co2 {
+
+/// Averages gradients over the workers while backward is still running (`ddp`).
+///
+/// Parameters are put into buckets in reverse order, about the order in which backward produces gradients. A hook on
+/// each parameter copies its gradient into its bucket; a full bucket is all-reduced in the background. Buckets are
+/// started in the same order on all workers, whatever the order in which they fill. Each bucket also carries, per
+/// parameter, how many workers had a gradient, so that a parameter that nobody used keeps none, and the inner optimizer
+/// leaves it alone as it would on a single worker.
+///
+/// Thread safety: the hooks run on the thread of backward, which must not overlap with finish().
+class GradientReducer {
+ public:
+  GradientReducer(std::shared_ptr<Communicator> communicator, std::vector<at::Tensor> parameters,
+                  std::int64_t bucket_bytes, int accumulation_steps, Trace& trace);
+  ~GradientReducer();  ///< removes the hooks, waits for what is under way
+  GradientReducer(const GradientReducer&) = delete;
+  GradientReducer& operator=(const GradientReducer&) = delete;
+
+  /// Starts what backward has not, waits, and puts the averages into the parameters' gradients.
+  void finish(std::int64_t round);
+
+ private:
+  class Hook;
+  struct Slot {
+    at::Tensor parameter;
+    at::Tensor view;     ///< the gradient's place in its bucket
+    at::Tensor used;     ///< one element: workers that had a gradient
+    std::size_t bucket;
+    int passes = 0;      ///< backward passes since the last finish()
+    bool ready = false;
+  };
+  struct Bucket {
+    at::Tensor buffer;
+    std::size_t slots = 0;
+    std::size_t ready = 0;
+    WorkPtr work;
+  };
+
+  void on_gradient(std::size_t slot);
+  void fill(Slot& slot);
+  void start_full_buckets();
+
+  std::shared_ptr<Communicator> communicator_;
+  const int accumulation_steps_;
+  Trace& trace_;
+  std::vector<Slot> slots_;
+  std::vector<Bucket> buckets_;
+  std::size_t next_bucket_ = 0;  ///< all before it have been started
+};
+
+}  // namespace co2

@@ -1,0 +1,69 @@
+#include <co2/error.h>
+#include <co2/options.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <utility>
+
+#include "sync/closest_name.h"
+
+namespace co2 {
+
+namespace {
+
+template <typename T, std::size_t N>
+using Names = std::array<std::pair<T, std::string_view>, N>;
+
+constexpr Names<Strategy, 9> kStrategies{{{Strategy::kNone, "none"},
+                                          {Strategy::kDdp, "ddp"},
+                                          {Strategy::kLocalSgd, "local-sgd"},
+                                          {Strategy::kSlowMo, "slowmo"},
+                                          {Strategy::kDiLoCo, "diloco"},
+                                          {Strategy::kStreamingDiLoCo, "streaming-diloco"},
+                                          {Strategy::kOverlapLocalSgd, "overlap-local-sgd"},
+                                          {Strategy::kCo2Paper, "co2-paper"},
+                                          {Strategy::kCo2, "co2"}}};
+constexpr Names<Restart, 3> kRestarts{{{Restart::kPaper, "paper"}, {Restart::kKeep, "keep"}, {Restart::kMix, "mix"}}};
+constexpr Names<ClipMode, 2> kClipModes{{{ClipMode::kValue, "value"}, {ClipMode::kNorm, "norm"}}};
+
+template <typename T, std::size_t N>
+std::string_view name_of(const Names<T, N>& names, T value) {
+  for (const auto& [candidate, text] : names) {
+    if (candidate == value) return text;
+  }
+  return "?";
+}
+
+template <typename T, std::size_t N>
+T value_of(const Names<T, N>& names, std::string_view option, std::string_view text) {
+  std::vector<std::string> known;
+  for (const auto& [value, candidate] : names) {
+    if (candidate == text) return value;
+    known.emplace_back(candidate);
+  }
+  const std::string near = closest(text, known);
+  throw OptionError(fmt::format("{} '{}' is not known{}. Allowed: {}", option, text,
+                                near.empty() ? "" : fmt::format("; did you mean '{}'?", near), fmt::join(known, ", ")));
+}
+
+}  // namespace
+
+std::string_view name(Strategy strategy) { return name_of(kStrategies, strategy); }
+std::string_view name(Restart restart) { return name_of(kRestarts, restart); }
+std::string_view name(ClipMode mode) { return name_of(kClipModes, mode); }
+
+Strategy strategy_from_name(std::string_view text) { return value_of(kStrategies, "strategy", text); }
+Restart restart_from_name(std::string_view text) { return value_of(kRestarts, "restart", text); }
+ClipMode clip_mode_from_name(std::string_view text) { return value_of(kClipModes, "clip_mode", text); }
+
+const std::vector<Strategy>& all_strategies() {
+  static const std::vector<Strategy> all = [] {
+    std::vector<Strategy> strategies;
+    for (const auto& [strategy, text] : kStrategies) strategies.push_back(strategy);
+    return strategies;
+  }();
+  return all;
+}
+
+}  // namespace co2

@@ -1,0 +1,154 @@
+#include <co2/error.h>
+#include <co2/options.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace co2 {
+
+namespace {
+
+/// The family of docs/algorithm.md as values of one mechanism.
+Recipe defaults(Strategy strategy, int local_steps) {
+  Recipe recipe;
+  recipe.strategy = strategy;
+  recipe.local_steps = local_steps;
+  switch (strategy) {
+    case Strategy::kNone:
+      recipe.exchange = Recipe::Exchange::kNothing;
+      break;
+    case Strategy::kDdp:
+      recipe.exchange = Recipe::Exchange::kGradients;
+      recipe.local_steps = 1;
+      break;
+    case Strategy::kLocalSgd:
+      recipe.delay = 0;
+      break;
+    case Strategy::kSlowMo:
+      recipe.delay = 0;
+      recipe.momentum = 0.5;
+      recipe.rate_units = true;
+      break;
+    case Strategy::kDiLoCo:
+      recipe.delay = 0;
+      recipe.outer_rate = 0.7;
+      recipe.momentum = 0.9;
+      recipe.nesterov = true;
+      break;
+    case Strategy::kStreamingDiLoCo:
+      recipe.fragments = std::min(4, local_steps);
+      recipe.outer_rate = 0.7;
+      recipe.momentum = 0.9;
+      recipe.nesterov = true;
+      recipe.restart = Restart::kMix;
+      recipe.mix = 0.5;
+      break;
+    case Strategy::kOverlapLocalSgd:
+      // The anchor of Wang et al. is our consensus: averaging parameters and averaging their distance from the anchor
+      // move it equally, and their pull-back by 0.6 leaves a worker 0.4 of its own parameters.
+      recipe.momentum = 0.7;
+      recipe.restart = Restart::kMix;
+      recipe.mix = 0.4;
+      break;
+    case Strategy::kCo2Paper:
+      recipe.momentum = 0.2;
+      recipe.rate_units = true;
+      recipe.penalty = true;
+      recipe.clip = local_steps;
+      break;
+    case Strategy::kCo2:
+      recipe.fragments = std::min(12, local_steps);
+      recipe.momentum = 0.3;
+      recipe.rate_units = true;
+      recipe.penalty = true;
+      recipe.clip = local_steps;
+      recipe.restart = Restart::kKeep;
+      break;
+  }
+  return recipe;
+}
+
+template <typename T>
+[[noreturn]] void reject(std::string_view option, T value, std::string_view allowed) {
+  throw OptionError(fmt::format("{} = {} is not allowed: it must be {}", option, value, allowed));
+}
+
+// NaN fails every comparison, so each check states what is allowed rather than what is not.
+void check_ranges(const Recipe& r) {
+  if (!(r.local_steps >= 1 && r.local_steps <= 1'000'000)) reject("local_steps", r.local_steps, "1 to 1000000");
+  if (!(r.fragments >= 1 && r.fragments <= r.local_steps)) {
+    reject("fragments", r.fragments, fmt::format("1 to local_steps ({})", r.local_steps));
+  }
+  if (r.delay && !(*r.delay >= 0 && *r.delay <= r.local_steps)) {
+    reject("delay", *r.delay, fmt::format("0 (blocking) to local_steps ({})", r.local_steps));
+  }
+  if (!(r.outer_rate > 0 && r.outer_rate <= 10)) reject("outer_rate", r.outer_rate, "above 0, at most 10");
+  if (!(r.momentum >= 0 && r.momentum < 1)) reject("momentum", r.momentum, "at least 0, below 1");
+  if (!(r.clip >= 0 && std::isfinite(r.clip))) reject("clip", r.clip, "0 (off) or a positive number");
+  if (!(r.mix >= 0 && r.mix <= 1)) reject("mix", r.mix, "0 to 1");
+  if (!(r.accumulation_steps >= 1)) reject("accumulation_steps", r.accumulation_steps, "at least 1");
+  if (!(r.bucket_bytes >= 1024 && r.bucket_bytes <= (std::int64_t{1} << 30))) {
+    reject("bucket_bytes", r.bucket_bytes, "1024 to 1073741824");
+  }
+}
+
+/// Options that mean nothing to a strategy are refused rather than ignored.
+void check_meaning(const Options& o, const Recipe& r) {
+  if (r.exchange != Recipe::Exchange::kProgress) {
+    const auto refuse = [&](std::string_view option, bool given) {
+      if (!given) return;
+      throw OptionError(fmt::format("{} has no meaning for strategy '{}', which has no outer step: leave it out, or "
+                                    "choose another strategy", option, name(r.strategy)));
+    };
+    refuse("fragments", o.fragments.has_value());
+    refuse("delay", o.delay.has_value());
+    refuse("outer_rate", o.outer_rate.has_value());
+    refuse("momentum", o.momentum.has_value());
+    refuse("nesterov", o.nesterov.has_value());
+    refuse("penalty", o.penalty.has_value());
+    refuse("clip", o.clip.has_value());
+    refuse("clip_mode", o.clip_mode.has_value());
+    refuse("restart", o.restart.has_value());
+    refuse("mix", o.mix.has_value());
+    return;
+  }
+  if (o.mix && r.restart != Restart::kMix) {
+    throw OptionError(fmt::format("mix = {} has no meaning with restart '{}': use restart 'mix', or leave it out",
+                                  *o.mix, name(r.restart)));
+  }
+  if (o.clip_mode && r.clip == 0) {
+    throw OptionError(fmt::format("clip_mode '{}' has no meaning while clip is off: set clip too", name(*o.clip_mode)));
+  }
+  if (r.restart == Restart::kPaper && r.delay && *r.delay != 0 && *r.delay != r.local_steps) {
+    throw OptionError(fmt::format("delay = {} is not allowed with restart 'paper': it must be 0 or local_steps ({}), "
+                                  "otherwise the steps between a launch and its apply would be thrown away",
+                                  *r.delay, r.local_steps));
+  }
+}
+
+}  // namespace
+
+Recipe resolve(const Options& o) {
+  Recipe r = defaults(o.strategy, o.local_steps);
+  r.accumulation_steps = o.accumulation_steps;
+  r.bucket_bytes = o.bucket_bytes;
+  if (o.fragments) r.fragments = *o.fragments;
+  if (o.delay) r.delay = *o.delay;
+  if (o.outer_rate) r.outer_rate = *o.outer_rate;
+  if (o.momentum) r.momentum = *o.momentum;
+  if (o.nesterov) r.nesterov = *o.nesterov;
+  if (o.penalty) r.penalty = *o.penalty;
+  if (o.clip) r.clip = *o.clip;
+  if (o.clip_mode) r.clip_mode = *o.clip_mode;
+  if (o.restart) r.restart = *o.restart;
+  if (o.mix) r.mix = *o.mix;
+  if (o.restart && *o.restart == Restart::kMix && !o.mix && r.mix == 0) r.mix = 0.5;
+  check_ranges(r);
+  check_meaning(o, r);
+  // The steps since a launch are on the wire only if the next launch is the moment of the apply.
+  if (r.restart == Restart::kPaper && !r.delay) r.delay = r.local_steps;
+  return r;
+}
+
+}  // namespace co2

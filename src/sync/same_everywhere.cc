@@ -1,0 +1,57 @@
+#include "sync/same_everywhere.h"
+
+#include <ATen/ATen.h>
+#include <co2/error.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+
+namespace co2 {
+
+namespace {
+
+std::int64_t fingerprint(const std::string& text) {
+  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
+  for (const unsigned char c : text) hash = (hash ^ c) * 1099511628211ULL;
+  std::int64_t result = 0;
+  std::memcpy(&result, &hash, sizeof(result));
+  return result;
+}
+
+std::string describe(const FlatParameters& flat) {
+  std::string text;
+  for (const at::Tensor& parameter : flat.parameters()) {
+    text += fmt::format("{}[{}];", c10::toString(parameter.scalar_type()), fmt::join(parameter.sizes(), ","));
+  }
+  for (const Range& group : flat.groups()) text += fmt::format("{}-{};", group.begin, group.end);
+  return text;
+}
+
+std::string describe(const Recipe& r) {
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", name(r.strategy), r.local_steps, r.fragments,
+                     r.delay.value_or(-1), r.outer_rate, r.momentum, r.nesterov, r.rate_units, r.penalty, r.clip,
+                     name(r.clip_mode), name(r.restart), r.mix, r.accumulation_steps, r.bucket_bytes);
+}
+
+}  // namespace
+
+void check_same_everywhere(Communicator& communicator, const FlatParameters& flat, const Recipe& recipe) {
+  constexpr std::array<std::string_view, 2> kSubjects{"model (number, shapes, dtype or groups of its parameters)",
+                                                      "options"};
+  const at::Tensor mine = at::tensor({fingerprint(describe(flat)), fingerprint(describe(recipe))}, at::kLong);
+  const at::Tensor all = at::empty({communicator.size() * mine.numel()}, at::kLong);
+  communicator.all_gather(all, mine)->wait();
+  const std::int64_t* values = all.data_ptr<std::int64_t>();
+  for (int rank = 1; rank < communicator.size(); ++rank) {
+    for (std::size_t i = 0; i < kSubjects.size(); ++i) {
+      if (values[static_cast<std::size_t>(rank) * kSubjects.size() + i] == values[i]) continue;
+      throw ClusterError(fmt::format("rank {} has other {} than rank 0: start all workers with the same program and "
+                                     "the same options", rank, kSubjects[i]));
+    }
+  }
+}
+
+}  // namespace co2

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <co2/communicator.h>
+#include <co2/options.h>
+
+#include "flat/flat_parameters.h"
+
+namespace co2 {
+
+/// Checks that all workers have built the same model and chosen the same options, before anything else is exchanged.
+/// Throws ClusterError that names the first rank that differs and in what.
+void check_same_everywhere(Communicator& communicator, const FlatParameters& flat, const Recipe& recipe);
+
+}  // namespace co2

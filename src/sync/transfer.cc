@@ -1,0 +1,30 @@
+#include "sync/transfer.h"
+
+#include <co2/error.h>
+
+#include <algorithm>
+
+namespace co2 {
+
+void wait_for_transfer(const std::vector<WorkPtr>& works, std::int64_t bytes, std::int64_t round, int fragment,
+                       Trace& trace) {
+  if (works.empty()) return;
+  const bool exposed = !std::all_of(works.begin(), works.end(), [](const WorkPtr& w) { return w->completed(); });
+  const Clock::time_point begin = Clock::now();
+  try {
+    for (const WorkPtr& work : works) work->wait();
+  } catch (const CommError& error) {
+    CommError::Where where = error.where();
+    where.round = round;
+    throw CommError(where, error.cause());
+  }
+  if (exposed) trace.record({SpanKind::kWait, begin, Clock::now(), round, fragment, 0});
+  const auto count = static_cast<std::int64_t>(works.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Work& work = *works[static_cast<std::size_t>(i)];
+    const std::int64_t share = bytes * (i + 1) / count - bytes * i / count;
+    trace.record({SpanKind::kTransfer, work.started(), work.finished(), round, fragment, share});
+  }
+}
+
+}  // namespace co2

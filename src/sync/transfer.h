@@ -1,0 +1,15 @@
+#pragma once
+
+#include <co2/communicator.h>
+#include <co2/trace.h>
+
+#include <vector>
+
+namespace co2 {
+
+/// Waits on the training thread until all works are over, and puts their transfers and the exposed wait, if there was
+/// one, on the timeline. Throws CommError with the round.
+void wait_for_transfer(const std::vector<WorkPtr>& works, std::int64_t bytes, std::int64_t round, int fragment,
+                       Trace& trace);
+
+}  // namespace co2

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <co2/communicator.h>
+
+#include <memory>
+#include <vector>
+
+namespace co2 {
+
+/// What one worker has on the wire for one fragment.
+struct Message {
+  at::Tensor payload;          ///< in wire form; belongs to the collectives until they are over
+  at::Tensor sent;             ///< s: what the peers see of this worker's progress; undefined if the restart needs it not
+  std::vector<WorkPtr> works;  ///< one per bucket
+  std::int64_t bytes = 0;      ///< that this worker sends for it
+};
+
+/// The seam between what a worker wants to send, its progress d = consensus - live, and what goes on the wire. A codec
+/// is another implementation of this.
+class WireFormat {
+ public:
+  struct Sum {
+    at::Tensor values;        ///< Σ w_i s_i
+    double total_weight = 0;  ///< Σ w_i
+  };
+
+  virtual ~WireFormat() = default;
+  /// Space for a fragment of `numel` elements, to be used again and again.
+  virtual Message allocate(std::int64_t numel, bool with_sent) const = 0;
+  /// Takes a snapshot of the progress, weighs it and starts to add it up over all workers, in the background.
+  virtual void start(Message& message, const at::Tensor& consensus, const at::Tensor& live, double weight) const = 0;
+  /// The sum, once all works are over.
+  virtual Sum sum(const Message& message) const = 0;
+};
+
+/// The values as they are, in the parameters' own dtype, with the weight as one more element.
+std::unique_ptr<WireFormat> plain_wire(std::shared_ptr<Communicator> communicator, const at::Tensor& like,
+                                       std::int64_t bucket_bytes);
+
+/// All-reduces a flat tensor in buckets of at most `bucket_bytes`.
+std::vector<WorkPtr> all_reduce_in_buckets(Communicator& communicator, const at::Tensor& flat,
+                                           std::int64_t bucket_bytes);
+
+}  // namespace co2
