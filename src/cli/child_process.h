@@ -1,0 +1,27 @@
+#pragma once
+
+#include <csignal>
+#include <string>
+#include <vector>
+#include <sys/types.h>
+
+#include "cli/placement.h"
+
+namespace co2::cli {
+
+/// What a worker process starts with. Everything is prepared before the fork.
+struct ChildSpec {
+  std::vector<std::string> command;
+  std::vector<std::string> environment;  ///< "NAME=value"
+  std::vector<int> cores;                ///< pinned to these; empty: not pinned
+  int standard[3] = {-1, -1, -1};        ///< descriptors for stdin, stdout and stderr; -1: ours
+  int inherit = -1;                      ///< one more descriptor that stays open in the child; -1: none
+  bool writes_to_terminal = false;       ///< its process group is in the background, and yet it may write there
+  sigset_t signal_mask{};                ///< the mask to start with
+};
+
+/// Starts a process in a process group of its own that dies with us. Returns its id once the program runs.
+/// Throws Error 127 or 126 if the program can't be executed, ClusterError if there can be no more processes.
+pid_t start_child(const ChildSpec& spec);
+
+}  // namespace co2::cli

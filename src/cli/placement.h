@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace co2::cli {
+
+/// Where one of several workers on this machine runs.
+struct CoreShare {
+  std::vector<int> cores;  ///< the cores that it may use
+  int threads = 1;         ///< the computing threads that fit them
+};
+
+/// The cores that this process may use: its affinity mask, which containers, taskset and Slurm set.
+std::vector<int> usable_cores();
+
+/// Workers when the user names no number: one per usable core, at most four.
+int default_workers();
+
+/// Divides `cores` among `workers`. With cores to spare, everybody gets equally many neighbouring ones: a worker with
+/// more would only wait for the others. With more workers than cores, they take turns, one thread each. Without `pin`
+/// every worker may use all cores. `threads` above zero overrides the number of threads.
+std::vector<CoreShare> place(int workers, const std::vector<int>& cores, int threads, bool pin);
+
+/// "0-3,8"
+std::string format_cores(const std::vector<int>& cores);
+
+/// Restricts the calling process to `cores`. False if the system refuses (async-signal-safe: used after fork).
+bool pin_to(const std::vector<int>& cores) noexcept;
+
+}  // namespace co2::cli

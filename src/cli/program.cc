@@ -1,0 +1,135 @@
+#include "cli/program.h"
+
+#include <co2/error.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <new>
+#include <sstream>
+
+#include "cli/help_formatter.h"
+#include "sync/closest_name.h"
+#include "version.h"
+
+namespace co2::cli {
+
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  co2 train                                  a small GPT on this machine's cores
+  co2 train --workers 4 --strategy ddp       the same, synchronously, for comparison
+  co2 launch -n 2 -- python my_training.py   two processes of any program
+
+Exit codes: 0 success, 2 an option, 3 the cluster, 4 a file, 5 communication, 130 stopped by Ctrl-C.)";
+
+/// The names that a word could have meant: flags if it starts with a dash, subcommands otherwise.
+std::vector<std::string> valid_names(const CLI::App& app, bool flags) {
+  std::vector<std::string> names;
+  if (flags) {
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+      for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+    }
+  } else {
+    for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
+  }
+  return names;
+}
+
+/// Words that nobody could make sense of, in the app itself or in the subcommand that was chosen.
+void refuse_extras(const CLI::App& app) {
+  for (const CLI::App* sub : app.get_subcommands()) refuse_extras(*sub);
+  const std::vector<std::string> extras = app.remaining();
+  if (extras.empty()) return;
+  const std::string word = extras[0].substr(0, extras[0].find('='));
+  const bool flag = word.starts_with("-");
+  const std::string near = closest(word, valid_names(app, flag));
+  const bool top = app.get_parent() == nullptr;
+  const std::string_view kind = flag ? "option" : top ? "command" : "argument";
+  throw OptionError(fmt::format("unknown {} '{}'{} 'co2 {}--help' lists what there is", kind, word,
+                                near.empty() ? "." : fmt::format("; did you mean '{}'?", near),
+                                top ? "" : app.get_name() + " "));
+}
+
+int parse_and_run(const std::vector<std::string>& arguments) {
+  CLI::App app("co2 trains one model on many machines over a slow network.", "co2");
+  app.set_version_flag("--version", std::string("co2 ") + kVersion, "Print the version");
+  app.set_help_flag("-h,--help", "Print this help");
+  app.footer(kFooter);
+  app.formatter(std::make_shared<HelpFormatter>());  // subcommands inherit it
+  app.allow_extras();  // so that we can say what the user may have meant
+  app.require_subcommand(0, 1);
+
+  Program program{.app = app, .after_dashes = {}, .chosen = {}};
+  auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+  std::vector<std::string> words(arguments.begin(), dashes);
+  if (dashes != arguments.end()) program.after_dashes.assign(dashes + 1, arguments.end());
+  add_train(program);
+  add_launch(program);
+  for (CLI::App* sub : app.get_subcommands({})) {
+    sub->allow_extras();
+    sub->group("Commands");
+  }
+
+  std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+  try {
+    app.parse(std::move(words));
+  } catch (const CLI::Success& request) {  // --help, --version
+    std::ostringstream text;
+    app.exit(request, text, text);
+    fmt::print("{}", text.str());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    throw OptionError(error.what());
+  }
+  refuse_extras(app);
+  if (!program.chosen) {
+    throw OptionError(fmt::format("a command is missing: {}. 'co2 --help' says more",
+                                  fmt::join(valid_names(app, false), ", ")));
+  }
+  return program.chosen();
+}
+
+}  // namespace
+
+int run_program(const std::vector<std::string>& arguments) {
+  try {
+    const int code = parse_and_run(arguments);
+    if (std::fflush(stdout) != 0) throw DataError("can't write to standard output");
+    return code;
+  } catch (const Error& error) {
+    fmt::print(stderr, "co2: error: {}\n", error.what());
+    return error.exit_code();
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "co2: error: out of memory\n");
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "co2: error: unexpected: {}\n", error.what());
+  }
+  return 1;
+}
+
+std::string wrap(const std::string& text, std::size_t width) {
+  std::istringstream words(text);
+  std::string word;
+  std::string result;
+  std::size_t column = 0;
+  while (words >> word) {
+    if (column > 0 && column + 1 + word.size() > width) {
+      result += '\n';
+      column = 0;
+    }
+    if (column > 0) {
+      result += ' ';
+      ++column;
+    }
+    result += word;
+    column += word.size();
+  }
+  return result;
+}
+
+}  // namespace co2::cli

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace co2::cli {
+
+/// What a subcommand needs from the program around it. `chosen` is set by the subcommand that the user named, while
+/// the command line is read; it does the work and returns the exit code.
+struct Program {
+  CLI::App& app;
+  std::vector<std::string> after_dashes;  ///< what follows a lone "--": another program's command line
+  std::function<int()> chosen;
+};
+
+/// Each in a file of its own.
+void add_train(Program& program);
+void add_launch(Program& program);
+
+/// The whole program: reads the command line, runs the subcommand, reports errors on stderr. Returns the exit code.
+int run_program(const std::vector<std::string>& arguments);
+
+/// Fits a help text into lines of `width` columns.
+std::string wrap(const std::string& text, std::size_t width);
+
+}  // namespace co2::cli

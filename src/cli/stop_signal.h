@@ -1,0 +1,21 @@
+#pragma once
+
+#include <atomic>
+
+namespace co2::cli {
+
+/// Turns the first SIGINT, SIGTERM, SIGHUP or SIGQUIT into a flag that a training loop looks at, so that it can end
+/// cleanly; the second one ends the process at once. Signals that were ignored before (nohup) stay ignored.
+/// One at a time; the former handlers come back at the end of its life.
+class StopSignal {
+ public:
+  StopSignal();
+  ~StopSignal();
+  StopSignal(const StopSignal&) = delete;
+  StopSignal& operator=(const StopSignal&) = delete;
+
+  const std::atomic<bool>& requested() const;
+  int signal() const;  ///< the one that was received, or 0
+};
+
+}  // namespace co2::cli

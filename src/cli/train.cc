@@ -1,0 +1,179 @@
+#include <co2/error.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "cli/config_file.h"
+#include "cli/placement.h"
+#include "cli/program.h"
+#include "cli/train_options.h"
+#include "cli/train_worker.h"
+#include "cli/worker_group.h"
+#include "cluster/environment.h"
+#include "sync/closest_name.h"
+#include "train/data/corpus.h"
+#include "train/files.h"
+#include "train/run_files.h"
+
+namespace co2::cli {
+
+namespace {
+
+constexpr const char* kFooter = R"(A configuration file holds the same options, in TOML (local_steps = 12) or JSON; flags win over it. Under torchrun,
+mpirun or srun each process joins the others; otherwise co2 starts the workers on this machine.
+
+Examples:
+  co2 train                                             a small GPT on this machine's cores, in about two minutes
+  co2 train --workers 4 --local-steps 24 --steps 2000
+  co2 train --strategy ddp --out runs/ddp               the synchronous baseline
+  co2 train --corpus my_text.txt --model tiny
+  co2 train --config run.toml --learning-rate 2e-3
+  torchrun --nproc-per-node 2 --no-python co2 train)";
+
+struct TrainFlags {
+  std::vector<Setting> settings;  // in the order of the command line
+  std::string config_file;
+  std::string worker_out;  // set when `co2 train` itself started this process
+  bool print_config = false;
+  bool json = false;
+};
+
+bool given(const std::vector<Setting>& settings, std::string_view flag) {
+  return std::any_of(settings.begin(), settings.end(), [flag](const Setting& setting) {
+    std::string name = setting.name;
+    std::replace(name.begin(), name.end(), '_', '-');
+    return name == flag && !setting.value.is_null();
+  });
+}
+
+/// What can be known about the corpus before any worker starts.
+void check_corpus(const std::string& corpus) {
+  std::vector<std::string> names = train::package_corpora();
+  names.insert(names.end(), {"auto", "synthetic"});
+  if (std::find(names.begin(), names.end(), corpus) != names.end()) return;
+  std::error_code error;
+  if (std::filesystem::exists(corpus, error)) return;
+  const std::string near = closest(corpus, names);
+  throw DataError(fmt::format("corpus '{}' is neither a known name nor a file or folder that exists{} Known: {}", corpus,
+                              near.empty() ? "." : fmt::format("; did you mean '{}'?", near), fmt::join(names, ", ")));
+}
+
+/// Settles the number of workers with the launcher that started us, if there is one. Returns our place in its job.
+std::optional<Placement> settle_workers(train::TrainConfig& config, bool workers_given) {
+  if (detect_launcher() == "alone") {
+    if (config.workers == 0) config.workers = default_workers();
+    return std::nullopt;
+  }
+  Placement placement = read_placement(config.cluster);
+  const int size = placement.rendezvous.size;
+  if (workers_given && config.workers != size) {
+    throw OptionError(fmt::format("workers = {} contradicts {}, which started {}: leave it out", config.workers,
+                                  placement.launcher, size));
+  }
+  config.workers = size;
+  return placement;
+}
+
+int start_workers(const train::TrainConfig& config, bool json) {
+  WorkerGroupOptions options;
+  options.command = {std::filesystem::read_symlink("/proc/self/exe"), "train", "--config", config.out / "config.json",
+                     "--worker-out", config.out};
+  if (json) options.command.emplace_back("--json");
+  options.workers = config.workers;
+  if (!config.cluster.host.empty()) options.host = config.cluster.host;
+  options.port = config.cluster.port;
+  options.threads = config.threads;
+  options.pin = config.pin;
+  return run_worker_group(options);
+}
+
+int run_train(const TrainFlags& flags) {
+  train::TrainConfig config;
+  std::vector<Setting> settings;
+  if (!flags.config_file.empty()) settings = read_config_file(flags.config_file);
+  settings.insert(settings.end(), flags.settings.begin(), flags.settings.end());
+  for (const Setting& setting : settings) apply(config, setting);
+  check(config);
+  check_corpus(config.corpus);
+  const std::optional<Placement> placement = settle_workers(config, given(settings, "workers"));
+  const bool first = !placement || placement->rendezvous.rank == 0;
+  const auto complete = to_json(config);
+  if (flags.print_config) {
+    if (first) fmt::print("{}\n", complete.dump(2));
+    return 0;
+  }
+  if (!flags.worker_out.empty()) {
+    config.out = flags.worker_out;
+  } else if (first) {
+    // Of all the processes only this one writes.
+    if (config.out.empty()) {
+      config.out = train::default_folder(config.task, config.model, std::string(name(config.sync.strategy)));
+    }
+    train::ensure_writable(config.out);
+    train::write_atomically(config.out / "config.json", complete.dump(2) + "\n");
+  }
+  if (!placement && config.workers > 1) return start_workers(config, flags.json);
+  return run_train_worker(config, flags.json);
+}
+
+std::string flag_names(const TrainOption& option) {
+  if (option.flag == "task") return "task";
+  const bool yes_no = option.kind == TrainOption::Kind::kYesNo;
+  return yes_no ? fmt::format("--{0},!--no-{0}", option.flag) : "--" + option.flag;
+}
+
+std::string description(const TrainOption& option) {
+  std::string text = option.help;
+  const bool range = option.kind == TrainOption::Kind::kWhole || option.kind == TrainOption::Kind::kNumber ||
+                     !option.names.empty();
+  if (range) text += fmt::format(" [{}]", option.allowed);
+  const std::string value = option.default_text();
+  if (!value.empty()) text += fmt::format(" (default: {})", value);
+  return wrap(text, 86);
+}
+
+void add_option(CLI::App& sub, const TrainOption& option, TrainFlags& flags) {
+  const std::string shown = option.flag == "task" ? "task" : "--" + option.flag;
+  const auto store = [&flags, &option, shown](const nlohmann::json& value) {
+    flags.settings.push_back({option.flag, value, shown, ""});
+  };
+  CLI::Option* added = nullptr;
+  if (option.kind == TrainOption::Kind::kYesNo) {
+    added = sub.add_flag_function(
+        flag_names(option), [store](std::int64_t count) { store(count > 0); }, description(option));
+  } else {
+    added = sub.add_option_function<std::string>(
+        flag_names(option), [store, &option](const std::string& text) { store(parse_text(option, text)); },
+        description(option));
+    const bool text = option.kind == TrainOption::Kind::kText;
+    added->option_text(text ? "NAME" : option.kind == TrainOption::Kind::kWhole ? "N" : "X");
+    added->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+  added->group(option.group);
+}
+
+}  // namespace
+
+void add_train(Program& program) {
+  CLI::App* sub = program.app.add_subcommand("train", "Train a model on several workers");
+  sub->footer(kFooter);
+  auto flags = std::make_shared<TrainFlags>();
+  sub->add_option("--config", flags->config_file, "TOML or JSON file with options; flags win over it")->option_text("FILE");
+  sub->add_flag("--print-config", flags->print_config, "Print all options as JSON, which --config accepts, and end");
+  sub->add_flag("--json", flags->json, "At the end print the summary as JSON on stdout, instead of a table");
+  sub->add_option("--worker-out", flags->worker_out)->group("");  // hidden: for the workers that we start
+  for (const TrainOption& option : train_options()) add_option(*sub, option, *flags);
+  sub->final_callback([&program, flags] {
+    program.chosen = [&program, flags] {
+      if (!program.after_dashes.empty()) throw OptionError("'--' has no meaning for co2 train");
+      return run_train(*flags);
+    };
+  });
+}
+
+}  // namespace co2::cli

@@ -1,0 +1,167 @@
+#include "cli/train_options.h"
+
+#include <co2/error.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+
+#include "sync/closest_name.h"
+#include "train/validate.h"
+
+namespace co2::cli {
+
+using nlohmann::json;
+using train::TrainConfig;
+using Kind = TrainOption::Kind;
+
+namespace {
+
+std::string with_dashes(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+const TrainOption* find(std::string_view name) {
+  const std::string flag = with_dashes(std::string(name));
+  for (const TrainOption& option : train_options()) {
+    if (option.flag == flag) return &option;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void throw_unknown(const Setting& setting) {
+  // Compared in the spelling that the user chose.
+  const bool dashes = setting.name.find('-') != std::string::npos;
+  std::vector<std::string> known;
+  for (const TrainOption& option : train_options()) known.push_back(dashes ? option.flag : option.key());
+  const std::string near = closest(setting.name, known);
+  throw OptionError(fmt::format("unknown option '{}'{}{} 'co2 train --help' lists all", setting.shown_as, setting.place,
+                                near.empty() ? "." : fmt::format("; did you mean '{}'?", near)));
+}
+
+std::string kind_in_words(Kind kind) {
+  switch (kind) {
+    case Kind::kWhole: return "a whole number";
+    case Kind::kNumber: return "a number";
+    case Kind::kYesNo: return "true or false";
+    case Kind::kText: return "a text";
+  }
+  return "?";
+}
+
+bool is_kind(const json& value, Kind kind) {
+  switch (kind) {
+    case Kind::kWhole: return value.is_number_integer();
+    case Kind::kNumber: return value.is_number();
+    case Kind::kYesNo: return value.is_boolean();
+    case Kind::kText: return value.is_string();
+  }
+  return false;
+}
+
+std::string in_words(const json& value) {
+  if (value.is_number_float()) return fmt::format("{}", value.get<double>());  // JSON has no word for NaN
+  return value.is_string() ? fmt::format("'{}'", value.get<std::string>()) : value.dump();
+}
+
+[[noreturn]] void throw_not_allowed(const TrainOption& option, const Setting& setting) {
+  if (!option.names.empty()) {
+    const std::string near = closest(setting.value.get<std::string>(), option.names);
+    throw OptionError(fmt::format("{} {} is not known{}{} Allowed: {}", setting.shown_as, in_words(setting.value),
+                                  setting.place, near.empty() ? "." : fmt::format("; did you mean '{}'?", near),
+                                  fmt::join(option.names, ", ")));
+  }
+  throw OptionError(fmt::format("{} = {} is not allowed{}: it must be {}", setting.shown_as, in_words(setting.value),
+                                setting.place, option.allowed));
+}
+
+}  // namespace
+
+std::string TrainOption::key() const {
+  std::string result = flag;
+  std::replace(result.begin(), result.end(), '-', '_');
+  return result;
+}
+
+std::string TrainOption::default_text() const {
+  const json value = get(TrainConfig{});
+  if (value.is_null()) return {};
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+void apply(TrainConfig& config, const Setting& setting) {
+  const TrainOption* option = find(setting.name);
+  if (option == nullptr) throw_unknown(setting);
+  if (setting.value.is_null()) {
+    option->set(config, setting.value);
+    return;
+  }
+  if (!is_kind(setting.value, option->kind)) {
+    throw OptionError(fmt::format("{} expects {}, not {}{}", setting.shown_as, kind_in_words(option->kind),
+                                  in_words(setting.value), setting.place));
+  }
+  if (!option->set(config, setting.value)) throw_not_allowed(*option, setting);
+}
+
+json parse_text(const TrainOption& option, const std::string& text) {
+  const auto parse = [&](auto& number) {
+    const char* begin = text.data() + (text.starts_with('+') ? 1 : 0);
+    const auto [end, error] = std::from_chars(begin, text.data() + text.size(), number);
+    return error == std::errc() && end == text.data() + text.size();
+  };
+  if (option.kind == Kind::kWhole) {
+    std::int64_t number = 0;
+    if (parse(number)) return number;
+    std::uint64_t large = 0;
+    if (parse(large)) return large;
+  } else if (option.kind == Kind::kNumber) {
+    double number = 0;
+    if (parse(number)) return number;
+  } else if (option.kind == Kind::kYesNo) {
+    if (text == "true" || text == "false") return text == "true";
+  } else {
+    return text;
+  }
+  throw OptionError(fmt::format("--{} expects {}{}{}, not '{}'", option.flag, kind_in_words(option.kind),
+                                option.allowed.empty() ? "" : ", ", option.allowed, text));
+}
+
+void check(const TrainConfig& config) {
+  resolve(config.sync);
+  train::validate(config);
+}
+
+nlohmann::ordered_json to_json(const TrainConfig& config) {
+  TrainConfig complete = config;
+  const Recipe recipe = resolve(config.sync);
+  Options& sync = complete.sync;
+  // A blank is filled in if it may be: `ddp`, say, refuses to be told a momentum, even the one that it would use.
+  const auto fill = [&](auto& field, const auto& value) {
+    if (field) return;
+    field = value;
+    try {
+      resolve(sync);
+    } catch (const OptionError&) {
+      field.reset();
+    }
+  };
+  fill(sync.fragments, recipe.fragments);
+  if (recipe.delay) fill(sync.delay, *recipe.delay);
+  fill(sync.outer_rate, recipe.outer_rate);
+  fill(sync.momentum, recipe.momentum);
+  fill(sync.nesterov, recipe.nesterov);
+  fill(sync.penalty, recipe.penalty);
+  fill(sync.clip, recipe.clip);
+  fill(sync.clip_mode, recipe.clip_mode);
+  fill(sync.restart, recipe.restart);
+  fill(sync.mix, recipe.mix);
+  nlohmann::ordered_json result;
+  for (const TrainOption& option : train_options()) result[option.key()] = option.get(complete);
+  return result;
+}
+
+}  // namespace co2::cli

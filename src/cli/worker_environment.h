@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/placement.h"
+#include "cli/worker_group.h"
+
+namespace co2::cli {
+
+/// A TCP port of this machine that is ours while this lives: bound, close-on-exec, not listening.
+class BoundPort {
+ public:
+  /// `port` 0: a free one. Throws ClusterError that names the port if it is in use, or the host if that is not ours.
+  BoundPort(const std::string& host, int port);
+  ~BoundPort();
+  BoundPort(const BoundPort&) = delete;
+  BoundPort& operator=(const BoundPort&) = delete;
+  int fd() const { return fd_; }
+  int port() const { return port_; }
+
+ private:
+  int fd_ = -1;
+  int port_ = 0;
+};
+
+/// Our own environment with the variables of worker_group.h for one worker, and without what another launcher, in whose
+/// job we may be running, says about places.
+std::vector<std::string> worker_environment(const WorkerGroupOptions& options, int rank, const BoundPort& port,
+                                            const CoreShare& share);
+
+}  // namespace co2::cli
