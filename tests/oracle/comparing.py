@@ -1,23 +1,24 @@
-"""How close is close.
+"""How close is close: 8 units in the last place.
 
 The library computes in float32, the oracle in float64 from the same float32 inputs. They can't be equal bit for bit:
 the library rounds after every operation (an inner step rounds about four times, an exchange about six: progress, times
 its weight, the sum over workers one by one, its scale factor, momentum, move), the sum over workers has the backend's
 own order, and the fused pass multiplies by one combined factor 1/(total weight x gap x rate) where the rule divides
-three times. Each of these is off by at most half a unit in the last place of what it touches, and the quadratic does
-not amplify them much, so the bound is FIRST + PER_STEP x steps units in the last place.
+three times. Each is off by at most half a unit in the last place of what it touches; they add up like a random walk,
+and training on a quadratic forgets them again, so the bound does not grow with the number of steps. `none`, where the
+library computes nothing at all, is 4 units away from the oracle by the inner optimizer's rounding alone; the largest
+that we have seen is 6.
 
 The unit belongs to the largest magnitude that the tensor (on any worker) has had so far, because rounding that was
-done while a number was large stays in it when it gets small. A wrong rule changes numbers by parts in a hundred,
-that is, by about 100,000 units: test_mutations.py shows it for each rule.
+done while a number was large stays in it when it gets small. A wrong rule is off by thousands of units and more:
+test_mutations.py shows it for each rule.
 """
 
 import numpy as np
 
 import oracle
 
-FIRST = 2.0
-PER_STEP = 1.0
+UNITS = 8.0
 
 
 def units(case, result, expected):
@@ -39,19 +40,15 @@ def units(case, result, expected):
     return np.array(seen)
 
 
-def allowed(count):
-    return FIRST + PER_STEP * np.arange(1, count + 1)
-
-
 def difference(case, result, data, rules=oracle.Oracle):
     """None if the library did what `rules` say, otherwise a sentence with the first place where it did not."""
     seen = units(case, result, oracle.run(case, data, rules))
-    over = np.flatnonzero(seen > allowed(len(seen)))
+    over = np.flatnonzero(seen > UNITS)
     if over.size == 0:
         return None
     at = over[0]
     return (f"{case['name']}: snapshot {at + 1} of {len(seen)} is {seen[at]:.3g} units in the last place from the "
-            f"oracle, {allowed(len(seen))[at]:.3g} allowed; the largest of all is {seen.max():.3g}")
+            f"oracle, {UNITS:g} allowed; the largest of all is {seen.max():.3g}")
 
 
 def check_padding(case, result):

@@ -87,6 +87,7 @@ class Exchange:
         self.sent = sent                    # s_i, per worker
         self.measured_from = measured_from  # the consensus at the launch
         self.rate_then = rate_then          # gamma of the round, per element
+        self.still_in_live = True           # until the fragment restarts: live contains the progress that was sent
 
 
 class Fragment:
@@ -207,7 +208,15 @@ class Oracle:
         for worker in self.workers:
             worker.samples[f] = 0.0
 
-    def apply(self, fragment, exchange):
+    def last_restart(self, exchange, live, x, sent, move):
+        """finish() throws away no computed progress: `paper` too keeps the steps that were not sent. The progress of
+        this exchange is taken back only if it is still in the live parameters, that is, if they did not restart since
+        it was launched."""
+        if self.o["restart"] == "paper":
+            return live + (sent if exchange.still_in_live else 0.0) - move
+        return self.restart(live, x, sent, move)
+
+    def apply(self, fragment, exchange, finishing=False):
         g = exchange.D / (self.staleness_gap(exchange, fragment) * self.rate_then(exchange, fragment))
         beta = self.o["momentum"]
         fragment.m = self.clip(beta * fragment.m + g)
@@ -215,13 +224,18 @@ class Oracle:
         move = self.o["outer_rate"] * self.rate_now(exchange, fragment) * direction
         fragment.x = fragment.x - move
         for worker, sent in zip(self.workers, exchange.sent):
-            worker.live[fragment.where] = self.restart(worker.live[fragment.where], fragment.x, sent, move)
+            live = worker.live[fragment.where]
+            worker.live[fragment.where] = (self.last_restart(exchange, live, fragment.x, sent, move) if finishing else
+                                           self.restart(live, fragment.x, sent, move))
+        for younger in fragment.in_flight:
+            younger.still_in_live = False
 
     def apply_due(self, fragment, everything=False):
+        """The exchanges whose step has come; `everything`: finish() does not wait for it."""
         due = [e for e in fragment.in_flight if everything or e.due <= self.t]  # oldest first
         fragment.in_flight = [e for e in fragment.in_flight if e not in due]
         for exchange in due:
-            self.apply(fragment, exchange)
+            self.apply(fragment, exchange, finishing=everything)
 
     # ---- what the training loop calls -------------------------------------------------------------------------------
     def step(self):
@@ -260,6 +274,7 @@ class Oracle:
         mean = self.final_mean()
         for worker in self.workers:
             worker.live = mean.copy()
+            worker.samples = [0.0] * self.P  # the progress that they stand for has been averaged
         for fragment in self.fragments:
             fragment.x = mean[fragment.where].copy()
 

@@ -85,9 +85,10 @@ def test_co2_paper_alone_follows_its_delayed_recursion():
     discriminant = np.emath.sqrt((1 + beta) ** 2 - 4 * (beta + alpha * c))
     one, two = (1 + beta + discriminant) / 2, (1 + beta - discriminant) / 2
     p = (x3 - two * x2) / (one - two)
+    bound = comparing.UNITS * np.spacing(np.abs(measured).max())
     for t in range(2, rounds + 1):
         expected = (p * one ** (t - 2) + (x2 - p) * two ** (t - 2)).real
-        np.testing.assert_allclose(measured[t - 1], expected, atol=comparing.allowed(t * tau)[-1] * 2**-23)
+        np.testing.assert_allclose(measured[t - 1], expected, rtol=0, atol=bound)
 
 
 @pytest.mark.parametrize(("fragments", "delay"), [(1, None), (2, None), (2, 2), (2, 10)])
@@ -101,6 +102,7 @@ def test_co2_alone_follows_its_recursion(fragments, delay):
     result = run((case, data))["keep"]
     q = 1 - RATE * data.curvature.astype(np.float64)
     wait = delay or tau // fragments
+    bound = comparing.UNITS * np.spacing(np.abs(result.live).max())
     for element in range(size):
         fragment = element * fragments // size
         launch = (fragment + 1) * tau // fragments
@@ -114,7 +116,6 @@ def test_co2_alone_follows_its_recursion(fragments, delay):
         for k in range(0, (tau * rounds - launch) // tau):
             expected = (vectors @ (values ** k * start)).real
             at = launch + k * tau - 1
-            bound = comparing.allowed(at + 1)[-1] * 2**-23
             assert abs(result.consensus[at, 0, element] - expected[0]) < bound
             assert abs(result.live[at, 0, element] - expected[1]) < bound
 
@@ -128,8 +129,8 @@ def test_slowmo_without_momentum_is_local_sgd():
     local = make("local", "local-sgd", 4, 7, weights="unequal", inner_momentum=0.9)
     results = replay("in-process", [slowmo, local], random_data)
     seen = comparing.units(slowmo, results["slowmo"], pairs(results["local"], range(slowmo["steps"] + 1)))
-    # SlowMo divides the mean by the rate and multiplies it back: one unit per round.
-    assert (seen <= 1 + np.arange(len(seen)) // 7).all(), seen
+    # SlowMo divides the mean by the rate and multiplies it back.
+    assert (seen <= 2).all(), seen
 
 
 def test_local_sgd_at_every_step_is_synchronous_sgd():
@@ -137,7 +138,7 @@ def test_local_sgd_at_every_step_is_synchronous_sgd():
     ddp = make("ddp", "ddp", 4, 1, steps=20)
     results = replay("in-process", [local, ddp], random_data)
     seen = comparing.units(local, results["local"], pairs(results["ddp"], range(21)))
-    assert (seen <= comparing.allowed(21)).all(), seen
+    assert (seen <= comparing.UNITS).all(), seen
 
 
 @pytest.mark.parametrize("strategy", ["none", "ddp"])

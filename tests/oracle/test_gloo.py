@@ -7,26 +7,22 @@ another order.
 import pytest
 
 import comparing
-from cases import GLOO
+from cases import GLOO, STRATEGIES
 from replaying import random_data, replay
 
 
-@pytest.fixture(scope="module")
-def results():
-    by_size = {}
-
-    def of(case):
-        size = case["workers"]
-        if size not in by_size:
-            by_size[size] = replay("environment", [c for c in GLOO if c["workers"] == size], random_data)
-        return by_size[size][case["name"]]
-
-    return of
+@pytest.fixture(scope="module", params=[3, 4], ids=["3 processes", "4 processes"])
+def results(request):
+    """All cases of one size, in one go of that many processes."""
+    chosen = [case for case in GLOO if case["workers"] == request.param]
+    return chosen, replay("environment", chosen, random_data)
 
 
-@pytest.mark.parametrize("case", GLOO, ids=lambda case: case["name"])
-def test_follows_the_rules(case, results):
-    result = results(case)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_follows_the_rules(strategy, results):
+    cases, by_name = results
+    (case,) = (case for case in cases if case["strategy"] == strategy)
+    result = by_name[case["name"]]
     assert (problem := comparing.difference(case, result, random_data(case))) is None, problem
     comparing.check_padding(case, result)
     comparing.check_workers_agree(case, result)
