@@ -7,8 +7,11 @@
 ///
 /// Tensors are one-dimensional, contiguous, of the same length, floating dtype and device. float32 on a CPU takes one
 /// fused, vectorised pass; everything else takes a chain of LibTorch operators that gives the same numbers up to
-/// rounding. Results do not depend on the number of threads nor on the CPU's vector width: workers on different CPUs
-/// keep the same consensus, bit for bit.
+/// rounding. Results of the fused pass do not depend on the number of threads nor on the CPU's vector width: workers on
+/// different CPUs keep the same consensus, bit for bit. (The operators promise that only between equal devices with an
+/// equal number of threads, and only their norms depend on the latter.) NaNs are never hidden, not by a clip either.
+///
+/// Tensors of one call must not overlap. Autograd does not see any of it.
 namespace co2::outer {
 
 /// launch: sent = consensus - live; wire = weight * sent. `sent` may be undefined if the restart does not need it.
@@ -17,7 +20,7 @@ void launch(const at::Tensor& consensus, const at::Tensor& live, double weight, 
 
 /// The scalars of one apply, for elements that share an inner rate.
 struct Move {
-  double progress_scale = 1;  ///< 1 / (total weight * staleness gap * inner rate of the round): turns the sum into D/(Λγ)
+  double progress_scale = 1;  ///< 1 / (total weight * staleness gap * inner rate of the round): the sum as D/(Λγ)
   double momentum = 0;        ///< β
   double momentum_scale = 1;  ///< shrinks the new momentum, for clipping by norm
   double clip = 0;            ///< φ for clipping by value; 0 is off

@@ -1,0 +1,87 @@
+#include "outer/fused.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace co2::outer {
+
+namespace avx512 {
+extern const Kernel kKernel;
+}
+namespace avx2 {
+extern const Kernel kKernel;
+}
+namespace baseline {
+extern const Kernel kKernel;
+}
+
+std::vector<const Kernel*> supported_kernels() {
+  std::vector<const Kernel*> kernels;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) kernels.push_back(&avx512::kKernel);
+  if (__builtin_cpu_supports("avx2")) kernels.push_back(&avx2::kKernel);
+#endif
+  kernels.push_back(&baseline::kKernel);
+  return kernels;
+}
+
+namespace fused {
+namespace {
+
+// 256 KiB of each array: long enough for the hardware's prefetchers, short enough to give every thread its share.
+constexpr std::int64_t kChunk = 1 << 16;
+
+// From 8 MiB per array a launch's four arrays fill a last-level cache, and storing past it is faster.
+constexpr std::int64_t kStreamFrom = 1 << 21;
+
+/// Calls body(begin, end) for each chunk; returns the sum of the results, added in order.
+template <class Body>
+double sum_over_chunks(std::int64_t size, const Body& body) {
+  const std::int64_t chunks = (size + kChunk - 1) / kChunk;
+  std::vector<double> results(static_cast<std::size_t>(chunks));
+  at::parallel_for(0, chunks, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t chunk = first; chunk < last; ++chunk) {
+      results[static_cast<std::size_t>(chunk)] = body(chunk * kChunk, std::min(size, (chunk + 1) * kChunk));
+    }
+  });
+  return std::accumulate(results.begin(), results.end(), 0.0);
+}
+
+}  // namespace
+
+const Kernel& best_kernel() {
+  static const Kernel& kernel = *supported_kernels().front();
+  return kernel;
+}
+
+void launch(const Kernel& kernel, const float* consensus, const float* live, float weight, float* wire, float* sent,
+            std::int64_t size) {
+  sum_over_chunks(size, [&](std::int64_t begin, std::int64_t end) {
+    kernel.launch(consensus + begin, live + begin, weight, wire + begin, sent == nullptr ? nullptr : sent + begin,
+                  end - begin, size >= kStreamFrom);
+    return 0.0;
+  });
+}
+
+double apply(const Kernel& kernel, const ApplyJob& job, const ApplyVariant& variant, std::int64_t size) {
+  const Kernel::Apply apply = kernel.apply(variant);
+  return sum_over_chunks(size, [&](std::int64_t begin, std::int64_t end) { return apply(job, begin, end); });
+}
+
+double squared_norm(const Kernel& kernel, const float* values, std::int64_t size) {
+  return sum_over_chunks(
+      size, [&](std::int64_t begin, std::int64_t end) { return kernel.squared_norm(values + begin, end - begin); });
+}
+
+double next_momentum_squared_norm(const Kernel& kernel, const float* sum, float progress_scale, const float* momentum,
+                                  float momentum_factor, std::int64_t size) {
+  return sum_over_chunks(size, [&](std::int64_t begin, std::int64_t end) {
+    return kernel.next_momentum_squared_norm(sum + begin, progress_scale, momentum + begin, momentum_factor,
+                                             end - begin);
+  });
+}
+
+}  // namespace fused
+}  // namespace co2::outer

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "outer/kernel.h"
+
+#include <cstdint>
+
+/// The kernels over arrays of any length, on all of LibTorch's threads.
+///
+/// Work is cut into chunks whose borders depend on nothing but the length, and the chunks' norms are added in order:
+/// results do not depend on the number of threads.
+namespace co2::outer::fused {
+
+/// The widest kernel of this CPU.
+const Kernel& best_kernel();
+
+void launch(const Kernel& kernel, const float* consensus, const float* live, float weight, float* wire, float* sent,
+            std::int64_t size);
+double apply(const Kernel& kernel, const ApplyJob& job, const ApplyVariant& variant, std::int64_t size);
+double squared_norm(const Kernel& kernel, const float* values, std::int64_t size);
+double next_momentum_squared_norm(const Kernel& kernel, const float* sum, float progress_scale, const float* momentum,
+                                  float momentum_factor, std::int64_t size);
+
+}  // namespace co2::outer::fused

@@ -1,0 +1,56 @@
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "outer/outer_pass.h"
+
+namespace co2::outer::with_operators {
+
+void launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
+            const at::Tensor& sent) {
+  const at::NoGradGuard no_grad;
+  at::Tensor progress = sent.defined() ? sent : wire;
+  at::sub_out(progress, consensus, live);
+  at::Tensor out = wire;
+  at::mul_out(out, progress, at::scalar_tensor(weight, at::kDouble));  // the overload for a Scalar makes a copy
+}
+
+double apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
+             const at::Tensor& live, const Move& move, bool want_norm) {
+  const at::NoGradGuard no_grad;
+  momentum.mul_(move.momentum).add_(sum, move.progress_scale);
+  if (move.momentum_scale != 1) momentum.mul_(move.momentum_scale);
+  if (move.clip > 0) momentum.clamp_(-move.clip, move.clip);
+
+  // Both kinds of move are `step * rate`; heavy-ball needs no tensor of its own for it.
+  const at::Tensor step = move.nesterov ? at::mul(sum, move.progress_scale).add_(momentum, move.momentum) : momentum;
+  consensus.sub_(step, move.rate);
+  switch (move.restart) {
+    case Restart::kPaper: live.copy_(consensus); break;
+    case Restart::kKeep: live.add_(sent).sub_(step, move.rate); break;
+    case Restart::kMix: live.lerp_(consensus, 1 - move.mix); break;
+  }
+  return want_norm ? move.rate * move.rate * squared_norm(step) : 0;
+}
+
+// LibTorch accumulates a norm in the dtype that it is asked for: over 20 M elements float32 is off by 1e-3, and float64
+// is twenty times slower on a CPU. So: norms of short rows in float32 (half precision would overflow), and their
+// squares summed in float64.
+double squared_norm(const at::Tensor& tensor) {
+  const at::NoGradGuard no_grad;
+  constexpr std::int64_t kRow = 1024;
+  const at::ScalarType dtype = tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto of_rows = [dtype](const at::Tensor& rows) {
+    return at::linalg_vector_norm(rows, 2, 1, false, dtype).to(at::kDouble).square().sum();
+  };
+  const std::int64_t in_rows = tensor.numel() / kRow * kRow;
+  const at::Tensor rows = tensor.narrow(0, 0, in_rows).view({-1, kRow});
+  const at::Tensor rest = tensor.narrow(0, in_rows, tensor.numel() - in_rows).unsqueeze(0);
+  return (of_rows(rows) + of_rows(rest)).item<double>();
+}
+
+double next_momentum_squared_norm(const at::Tensor& sum, const at::Tensor& momentum, const Move& move) {
+  const at::NoGradGuard no_grad;
+  return squared_norm(at::mul(momentum, move.momentum).add_(sum, move.progress_scale));
+}
+
+}  // namespace co2::outer::with_operators

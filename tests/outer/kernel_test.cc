@@ -1,0 +1,114 @@
+#include "outer/kernel.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <vector>
+
+#include "outer/fused.h"
+#include "outer/reference.h"
+
+namespace co2::outer {
+namespace {
+
+using reference::State;
+
+// The last two are longer than a chunk, and long enough for a launch that stores past the caches.
+const std::int64_t kSizes[] = {0, 1, 3, 1023, 1025, (1 << 20) + 7, (1 << 21) + 37};
+
+class NumThreads {
+ public:
+  explicit NumThreads(int threads) : before_(at::get_num_threads()) { at::set_num_threads(threads); }
+  ~NumThreads() { at::set_num_threads(before_); }
+
+ private:
+  int before_;
+};
+
+/// Everything that the kernels compute for one input: the norms as bits, and the tensors.
+struct Outcome {
+  std::vector<std::uint64_t> norms;
+  std::vector<at::Tensor> tensors;
+
+  bool operator==(const Outcome& other) const {
+    bool equal = norms == other.norms && tensors.size() == other.tensors.size();
+    for (std::size_t i = 0; equal && i < tensors.size(); ++i) {
+      equal = at::equal(tensors[i].view(at::kInt), other.tensors[i].view(at::kInt));
+    }
+    return equal;
+  }
+};
+
+Outcome run_everything(const Kernel& kernel, const State& input, bool all_variants) {
+  Outcome outcome;
+  const std::int64_t size = input.sum.numel();
+  for (const Restart restart : {Restart::kPaper, Restart::kKeep, Restart::kMix}) {
+    for (const bool nesterov : {false, true}) {
+      for (const bool clip : {false, true}) {
+        if (!all_variants && nesterov != clip) continue;
+        const State s = input.clone();
+        const ApplyJob job = {s.sum.const_data_ptr<float>(),
+                              s.momentum.mutable_data_ptr<float>(),
+                              s.consensus.mutable_data_ptr<float>(),
+                              s.sent.const_data_ptr<float>(),
+                              s.live.mutable_data_ptr<float>(),
+                              3.7f,
+                              0.3f,
+                              0.9f,
+                              0.4f,
+                              0.02f,
+                              0.3f,
+                              0.7f};
+        const double norm = fused::apply(kernel, job, {restart, nesterov, clip, true}, size);
+        outcome.norms.push_back(std::bit_cast<std::uint64_t>(norm));
+        for (const at::Tensor& tensor : {s.momentum, s.consensus, s.live}) outcome.tensors.push_back(tensor);
+      }
+    }
+  }
+  const float* sum = input.sum.const_data_ptr<float>();
+  const float* momentum = input.momentum.const_data_ptr<float>();
+  for (const double norm : {fused::squared_norm(kernel, sum, size),
+                            fused::next_momentum_squared_norm(kernel, sum, 3.7f, momentum, 0.3f, size)}) {
+    outcome.norms.push_back(std::bit_cast<std::uint64_t>(norm));
+  }
+  const State s = input.clone();  // its sum is the wire here
+  fused::launch(kernel, s.consensus.const_data_ptr<float>(), s.live.const_data_ptr<float>(), 1.7f,
+                s.sum.mutable_data_ptr<float>(), s.sent.mutable_data_ptr<float>(), size);
+  outcome.tensors.push_back(s.sum);
+  outcome.tensors.push_back(s.sent);
+  return outcome;
+}
+
+TEST(Kernels, AllWidthsGiveTheSameBits) {
+  const std::vector<const Kernel*> kernels = supported_kernels();
+  if (kernels.size() == 1) GTEST_SKIP() << "this CPU runs only the baseline kernel";
+  for (const std::int64_t size : kSizes) {
+    const bool all_variants = size < 1 << 20;
+    for (const std::int64_t offset : {0, 1}) {
+      const State input = State::random(size, at::kFloat, offset);
+      const Outcome expected = run_everything(*kernels.back(), input, all_variants);
+      for (const Kernel* kernel : kernels) {
+        EXPECT_TRUE(run_everything(*kernel, input, all_variants) == expected) << kernel->name << ", " << size;
+      }
+    }
+  }
+}
+
+TEST(Kernels, ThreadsDoNotChangeBits) {
+  for (const std::int64_t size : kSizes) {
+    const State input = State::random(size);
+    const Outcome expected = [&] {
+      const NumThreads one(1);
+      return run_everything(fused::best_kernel(), input, false);
+    }();
+    for (const int threads : {2, 3, 7}) {
+      const NumThreads guard(threads);
+      EXPECT_TRUE(run_everything(fused::best_kernel(), input, false) == expected) << threads << " threads, " << size;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace co2::outer
