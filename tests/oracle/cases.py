@@ -82,16 +82,18 @@ def option_cases():
             if phi:
                 extra["clip_mode"] = mode
             clip = f"{mode}{phi:g}" if phi else "off"
-            yield make(f"{restart}-P{fragments}-tau{tau}-{'gap' if penalty else 'nogap'}-{clip}", "co2", workers(), tau,
-                       weights=weights(), schedule=schedule(), restart=restart, fragments=fragments, penalty=penalty,
-                       clip=phi, momentum=beta(), nesterov=nesterov(), outer_rate=alpha(), **extra)
+            gap = "gap" if penalty else "nogap"
+            yield make(f"{restart}-P{fragments}-tau{tau}-{gap}-{clip}", "co2", workers(), tau, weights=weights(),
+                       schedule=schedule(), restart=restart, fragments=fragments, penalty=penalty, clip=phi,
+                       momentum=beta(), nesterov=nesterov(), outer_rate=alpha(), **extra)
 
 
 def special_cases():
     """Shapes and moments that the lists above do not reach."""
     for strategy in STRATEGIES:
         # finish() in the middle of a round, and training goes on; a parameter that never has a gradient
-        yield make(f"{strategy}-goes-on", strategy, 3, 7, weights="unequal", finish_after=[10, 26], steps=26, without_gradient=[1])
+        yield make(f"{strategy}-goes-on", strategy, 3, 7, weights="unequal", finish_after=[10, 26], steps=26,
+                   without_gradient=[1])
         # finish() right after a launch; and a model smaller than its fragments
         yield make(f"{strategy}-tiny", strategy, 4, 5, finish_after=[5, 15], steps=15, sizes=([0, 3], [1]),
                    **({} if strategy in ("none", "ddp") else {"fragments": 5}))

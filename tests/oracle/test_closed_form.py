@@ -93,7 +93,7 @@ def test_co2_paper_alone_follows_its_delayed_recursion():
 
 @pytest.mark.parametrize(("fragments", "delay"), [(1, None), (2, None), (2, 2), (2, 10)])
 def test_co2_alone_follows_its_recursion(fragments, delay):
-    """Between launches the state (x, live, u = gamma m) is multiplied by one 3 x 3 matrix; its powers in closed form."""
+    """Between launches the state (x, live, u = gamma m) is multiplied by one 3 x 3 matrix, whose powers are known."""
     tau, rounds, beta, alpha, size = 10, 12, 0.3, 0.9, 32
     contractions = np.linspace(0.1, 0.95, size)
     options = {} if delay is None else {"delay": delay}
