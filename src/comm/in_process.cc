@@ -1,6 +1,7 @@
 #include "comm/in_process.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <co2/error.h>
 #include <fmt/format.h>
 

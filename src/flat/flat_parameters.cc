@@ -1,6 +1,7 @@
 #include "flat/flat_parameters.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <co2/error.h>
 #include <fmt/format.h>
 #include <torch/optim/optimizer.h>

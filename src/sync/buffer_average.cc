@@ -1,6 +1,7 @@
 #include "sync/buffer_average.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "sync/transfer.h"
 

@@ -43,6 +43,9 @@ void Fragment::launch(const WireFormat& wire, MessagePool& pool, const std::vect
   exchange.round = round;
   wire.start(exchange.message, consensus_, live_, weight_);
   weight_ = 0;
+  // In the paper's first round there is nothing to apply yet: x_1 = x_0, and the worker restarts from there. Without it
+  // the progress that has just been launched would be measured, and sent, once more.
+  if (recipe_.restart == Restart::kPaper && recipe_.delay != 0 && in_flight_.empty()) live_.copy_(consensus_);
   in_flight_.push_back(std::move(exchange));
 }
 

@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <co2/error.h>
 #include <co2/synchronizer.h>
 #include <fmt/format.h>

@@ -87,7 +87,6 @@ class Exchange:
         self.sent = sent                    # s_i, per worker
         self.measured_from = measured_from  # the consensus at the launch
         self.rate_then = rate_then          # gamma of the round, per element
-        self.still_in_live = True           # until the fragment restarts: live contains the progress that was sent
 
 
 class Fragment:
@@ -203,17 +202,23 @@ class Oracle:
             for w, s in zip(weights, sent):
                 D = D + w * s
             D = D / sum(weights)
+        if self.restarts_without_apply(f, fragment):
+            for worker in self.workers:
+                worker.live[fragment.where] = fragment.x
         fragment.in_flight.append(
             Exchange(self.t + self.delay(f), D, sent, fragment.x.copy(), self.rate[fragment.where].copy()))
         for worker in self.workers:
             worker.samples[f] = 0.0
 
-    def last_restart(self, exchange, live, x, sent, move):
+    def restarts_without_apply(self, f, fragment):
+        """`paper` restarts at every launch; in the first round there is nothing to apply, so x_1 = x_0."""
+        return self.o["restart"] == "paper" and self.delay(f) > 0 and not fragment.in_flight
+
+    def last_restart(self, live, x, sent, move):
         """finish() throws away no computed progress: `paper` too keeps the steps that were not sent. The progress of
-        this exchange is taken back only if it is still in the live parameters, that is, if they did not restart since
-        it was launched."""
+        this exchange left the live parameters when they restarted at its launch."""
         if self.o["restart"] == "paper":
-            return live + (sent if exchange.still_in_live else 0.0) - move
+            return live - move
         return self.restart(live, x, sent, move)
 
     def apply(self, fragment, exchange, finishing=False):
@@ -225,10 +230,8 @@ class Oracle:
         fragment.x = fragment.x - move
         for worker, sent in zip(self.workers, exchange.sent):
             live = worker.live[fragment.where]
-            worker.live[fragment.where] = (self.last_restart(exchange, live, fragment.x, sent, move) if finishing else
+            worker.live[fragment.where] = (self.last_restart(live, fragment.x, sent, move) if finishing else
                                            self.restart(live, fragment.x, sent, move))
-        for younger in fragment.in_flight:
-            younger.still_in_live = False
 
     def apply_due(self, fragment, everything=False):
         """The exchanges whose step has come; `everything`: finish() does not wait for it."""

@@ -77,10 +77,9 @@ def test_co2_paper_alone_follows_its_delayed_recursion():
                            penalty=False, clip=0.0)
     c = contraction_in_float32(data, tau)
     measured = run((case, data))["paper"].consensus[tau - 1:tau * rounds:tau, 0, :3]
-    # Nothing has arrived after the first round; the first two exchanges were both measured from the start.
-    first, second = c, 1 - (1 - c) ** 2
-    x2 = 1 - alpha * first
-    x3 = x2 - alpha * (beta * first + second)
+    # Nothing has arrived after the first round: x_1 = x_0 = 1, so the first two exchanges are alike.
+    x2 = 1 - alpha * c
+    x3 = x2 - alpha * (beta * c + c)
     assert np.array_equal(measured[0], np.ones(3))
     discriminant = np.emath.sqrt((1 + beta) ** 2 - 4 * (beta + alpha * c))
     one, two = (1 + beta + discriminant) / 2, (1 + beta - discriminant) / 2

@@ -77,9 +77,10 @@ MUTATIONS = {
     "finish() drops what is in flight": rule(
         [PAPER, KEEP], apply_due=lambda self, fragment, everything=False: None if everything else
         Oracle.apply_due(self, fragment)),
-    "finish() restarts from the consensus": rule([PAPER], last_restart=lambda self, exchange, live, x, sent, move: x),
+    "finish() restarts from the consensus": rule([PAPER], last_restart=lambda self, live, x, sent, move: x),
     "finish() takes back what is no longer there": rule(
-        [PAPER], last_restart=lambda self, exchange, live, x, sent, move: live + sent - move),
+        [PAPER], last_restart=lambda self, live, x, sent, move: live + sent - move),
+    "no restart in the first round": rule([PAPER], restarts_without_apply=lambda self, f, fragment: False),
     "gradients are not averaged": rule([DDP], __init__=lambda self, case, data: Oracle.__init__(
         self, case | {"strategy": "none"}, data)),
 }

@@ -1,0 +1,104 @@
+"""Shows that the tests against known defects can fail: puts each defect into a copy of one source file, links the test
+program with it, and expects the defect's test to fail, and to pass without the defect.
+
+    python run.py BUILD_DIR [--only NAME]
+
+A defect is a patch NAME.patch beside this file whose header lines say what it is and who must notice:
+
+    # <one line about the defect>
+    # test: <program> <GoogleTest filter>
+"""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+LIMIT_SECONDS = 240
+
+
+def read_defect(path):
+    header = [line[1:].strip() for line in path.read_text().splitlines() if line.startswith("#")]
+    program, test_filter = next(line for line in header if line.startswith("test:")).split()[1:]
+    patched = [line[6:].strip() for line in path.read_text().splitlines() if line.startswith("+++ b/")]
+    if len(patched) != 1:
+        sys.exit(f"{path.name}: a defect must change one source file, this one changes {patched}")
+    return header[0], program, test_filter, patched[0]
+
+
+def compile_with_defect(build, patch, source, folder):
+    """Compiles the patched copy of `source` with the flags of the original; returns the object file."""
+    copy = folder / source
+    copy.parent.mkdir(parents=True)
+    copy.write_text((ROOT / source).read_text())
+    applied = subprocess.run(["git", "apply", "-p1", str(patch)], cwd=folder, capture_output=True, text=True,
+                             env={**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)})
+    if applied.returncode != 0:
+        sys.exit(f"{patch.name} does not apply to {source} any more; bring it up to date:\n{applied.stderr}")
+    commands = json.loads((build / "compile_commands.json").read_text())
+    entry = next(e for e in commands if Path(e["file"]) == ROOT / source)
+    words = shlex.split(entry["command"])
+    target = folder / "defect.o"
+    words[words.index("-o") + 1] = str(target)
+    words[words.index("-c") + 1] = str(copy)
+    subprocess.run(words, cwd=entry["directory"], check=True)
+    return target
+
+
+def link(build, program, defect_object, output):
+    """Links the test program once more, with the defect's object before the library, whose own copy then stays out."""
+    steps = subprocess.run(["ninja", "-C", str(build), "-t", "commands", program], capture_output=True, text=True,
+                           check=True).stdout.splitlines()
+    # Ninja wraps a link as ": && c++ ... && :".
+    words = next(w for step in reversed(steps) for w in [shlex.split(step.removeprefix(": && ").removesuffix(" && :"))]
+                 if "-o" in w)
+    words[words.index("-o") + 1] = str(output)
+    first_object = next(i for i, word in enumerate(words) if word.endswith(".o"))
+    words.insert(first_object, str(defect_object))
+    subprocess.run(words, cwd=build, check=True)
+
+
+def run_test(binary, test_filter):
+    started = time.monotonic()
+    result = subprocess.run([str(binary), f"--gtest_filter={test_filter}"], capture_output=True, text=True,
+                            timeout=LIMIT_SECONDS)
+    if "[  PASSED  ] 0 tests" in result.stdout and "FAILED" not in result.stdout:
+        sys.exit(f"{binary.name} has no test {test_filter}")
+    return result.returncode == 0, time.monotonic() - started
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=Path)
+    parser.add_argument("--only", help="run the defects whose name contains this")
+    arguments = parser.parse_args()
+    build = arguments.build.resolve()
+    unnoticed = []
+    defects = [d for d in sorted(HERE.glob("*.patch")) if not arguments.only or arguments.only in d.stem]
+    for defect in defects:
+        what, program, test_filter, source = read_defect(defect)
+        original = next(build.glob(f"tests/*/{program}"))
+        passes, _ = run_test(original, test_filter)
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            mutant = folder / program
+            link(build, program, compile_with_defect(build, defect, source, folder), mutant)
+            passes_with_defect, seconds = run_test(mutant, test_filter)
+        noticed = passes and not passes_with_defect
+        print(f"{'noticed  ' if noticed else 'UNNOTICED'}  {defect.stem}: {what} ({test_filter}, {seconds:.0f} s)",
+              flush=True)
+        if not noticed:
+            unnoticed.append(defect.stem)
+    print(f"{len(defects) - len(unnoticed)} passed, {len(unnoticed)} failed")
+    sys.exit(1 if unnoticed or not defects else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/optim/sgd.h>
+
+#include <utility>
+#include <vector>
+
+namespace co2::test {
+
+/// A model of free parameters whose gradients the test sets itself.
+struct Toy : torch::nn::Module {
+  explicit Toy(const std::vector<std::int64_t>& sizes, double start = 0) {
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      parameter.push_back(register_parameter("p" + std::to_string(i), torch::full({sizes[i]}, start)));
+    }
+  }
+  /// Every gradient is `value`, so that plain SGD moves every element by -rate * value per step.
+  void set_gradients(double value) {
+    for (at::Tensor& p : parameter) p.mutable_grad() = torch::full_like(p, value);
+  }
+  std::vector<at::Tensor> parameter;
+};
+
+inline torch::optim::SGD plain_sgd(Toy& toy, double rate) {
+  return torch::optim::SGD(toy.parameters(), torch::optim::SGDOptions(rate));
+}
+
+}  // namespace co2::test

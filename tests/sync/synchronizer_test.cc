@@ -1,0 +1,247 @@
+#include <co2/co2.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "support/gate.h"
+#include "support/toy.h"
+#include "support/workers.h"
+
+namespace co2 {
+namespace {
+
+using test::plain_sgd;
+using test::run_workers;
+using test::Toy;
+
+TEST(Synchronizer, EverybodyStartsFromRankZero) {
+  run_workers(3, [](const Cluster& cluster) {
+    Toy toy({3, 1025}, cluster.rank() + 1.0);
+    toy.parameter[0].set_requires_grad(false);  // frozen: not exchanged, but given to everybody at the start
+    const torch::Tensor buffer = toy.register_buffer("statistics", torch::full({2}, float(cluster.rank())));
+    auto optimizer = plain_sgd(toy, 0.1);
+    const Synchronizer sync(cluster, toy, optimizer);
+    EXPECT_TRUE(toy.parameter[0].equal(torch::full({3}, 1.F)));
+    EXPECT_TRUE(toy.parameter[1].equal(torch::full({1025}, 1.F)));
+    EXPECT_TRUE(buffer.equal(torch::zeros({2})));
+    EXPECT_EQ(sync.live().numel(), 1040);  // the frozen one is not in the flat buffer; the other is padded to 16
+  });
+}
+
+TEST(Synchronizer, DifferentModelsOrOptionsAreNamed) {
+  run_workers(2, [](const Cluster& cluster) {
+    Toy toy({cluster.rank() == 0 ? 3 : 4});
+    auto optimizer = plain_sgd(toy, 0.1);
+    try {
+      const Synchronizer sync(cluster, toy, optimizer);
+      ADD_FAILURE();
+    } catch (const ClusterError& error) {
+      EXPECT_NE(std::string(error.what()).find("rank 1 has other model"), std::string::npos) << error.what();
+    }
+  });
+  run_workers(2, [](const Cluster& cluster) {
+    Toy toy({3});
+    auto optimizer = plain_sgd(toy, 0.1);
+    EXPECT_THROW(Synchronizer(cluster, toy, optimizer, {.local_steps = 4 + cluster.rank()}), ClusterError);
+  });
+}
+
+TEST(Synchronizer, RefusesWhatItCantTrain) {
+  Toy toy({3});
+  auto optimizer = plain_sgd(toy, 0.1);
+  Synchronizer sync(Cluster::alone(), toy, optimizer);
+  EXPECT_THROW(sync.step(-1), OptionError);
+  EXPECT_THROW(sync.step(std::nan("")), OptionError);
+
+  Toy frozen({3});
+  frozen.parameter[0].set_requires_grad(false);
+  auto nothing = plain_sgd(frozen, 0.1);
+  EXPECT_THROW(Synchronizer(Cluster::alone(), frozen, nothing), OptionError);
+
+  Toy mixed({3, 4});
+  mixed.parameter[1].set_data(torch::zeros({4}, torch::kDouble));
+  auto both = plain_sgd(mixed, 0.1);
+  EXPECT_THROW(Synchronizer(Cluster::alone(), mixed, both), OptionError);
+
+  Toy any({3});
+  torch::optim::LBFGS lbfgs(any.parameters());
+  EXPECT_THROW(Synchronizer(Cluster::alone(), any, lbfgs), OptionError);
+
+  Toy thawed({3, 4});
+  thawed.parameter[1].set_requires_grad(false);
+  auto half = plain_sgd(thawed, 0.1);
+  Synchronizer late(Cluster::alone(), thawed, half);
+  thawed.parameter[1].set_requires_grad(true);
+  EXPECT_THROW(late.step(), OptionError);
+}
+
+// finish() in the middle of a round: with α=1, β=0 and no guards, constant gradients move everybody by the average of
+// all steps that were taken, not only of those that had been exchanged.
+TEST(Synchronizer, FinishLosesNoProgress) {
+  for (const Strategy strategy : {Strategy::kLocalSgd, Strategy::kSlowMo, Strategy::kCo2Paper, Strategy::kCo2}) {
+    for (int steps = 1; steps <= 13; ++steps) {
+      run_workers(2, [&](const Cluster& cluster) {
+        Toy toy({5, 40});
+        auto optimizer = plain_sgd(toy, 1);
+        Options options{.strategy = strategy, .local_steps = 4};
+        if (strategy != Strategy::kLocalSgd) options.momentum = 0;
+        if (strategy == Strategy::kCo2Paper) options.penalty = false;
+        if (strategy == Strategy::kCo2) options.fragments = 2;
+        Synchronizer sync(cluster, toy, optimizer, options);
+        for (int i = 0; i < steps; ++i) {
+          toy.set_gradients(cluster.rank() == 0 ? 1 : 3);
+          sync.step();
+        }
+        sync.finish();
+        const double expected = -2.0 * steps;
+        EXPECT_TRUE(torch::allclose(toy.parameter[1], torch::full({40}, expected)))
+            << name(strategy) << " after " << steps << " steps: " << toy.parameter[1][0].item<double>();
+        EXPECT_TRUE(sync.consensus().equal(sync.live()));
+      });
+    }
+  }
+}
+
+TEST(Synchronizer, TrainingGoesOnAfterFinish) {
+  run_workers(2, [](const Cluster& cluster) {
+    Toy toy({40});
+    auto optimizer = plain_sgd(toy, 1);
+    Synchronizer sync(cluster, toy, optimizer, {.local_steps = 4, .fragments = 2, .momentum = 0});
+    for (int part = 1; part <= 3; ++part) {
+      for (int i = 0; i < 5; ++i) {
+        toy.set_gradients(1 + 2 * cluster.rank());
+        sync.step();
+      }
+      sync.finish();
+      EXPECT_FLOAT_EQ(toy.parameter[0][7].item<float>(), -10.F * part);
+    }
+  });
+}
+
+TEST(Synchronizer, WithConsensusShowsItAndPutsTheLiveParametersBack) {
+  run_workers(2, [](const Cluster& cluster) {
+    Toy toy({4});
+    auto optimizer = plain_sgd(toy, 1);
+    Synchronizer sync(cluster, toy, optimizer, {.strategy = Strategy::kLocalSgd, .local_steps = 2});
+    for (int i = 0; i < 3; ++i) {
+      toy.set_gradients(1 + 2 * cluster.rank());
+      sync.step();
+    }
+    float seen = 0;
+    sync.with_consensus([&] { seen = toy.parameter[0][0].item<float>(); });
+    EXPECT_EQ(seen, -4);
+    EXPECT_EQ(toy.parameter[0][0].item<float>(), -5 - 2 * cluster.rank());
+    EXPECT_THROW(sync.with_consensus([] { throw std::runtime_error("body"); }), std::runtime_error);
+    EXPECT_EQ(toy.parameter[0][0].item<float>(), -5 - 2 * cluster.rank());
+  });
+}
+
+TEST(Synchronizer, BatchNormStatisticsAreAveraged) {
+  for (const Strategy strategy : {Strategy::kDdp, Strategy::kLocalSgd, Strategy::kCo2}) {
+    run_workers(2, [&](const Cluster& cluster) {
+      torch::manual_seed(1);
+      torch::nn::BatchNorm1d norm(3);
+      torch::optim::SGD optimizer(norm->parameters(), 0.01);
+      Synchronizer sync(cluster, *norm, optimizer, {.strategy = strategy, .local_steps = 2});
+      for (int i = 0; i < 5; ++i) {
+        optimizer.zero_grad();
+        norm(torch::arange(12, torch::kFloat).view({4, 3}) + cluster.rank() * 2).sum().backward();
+        sync.step();
+      }
+      sync.finish();
+      // Constant inputs with means 4.5+c and 6.5+c: the running mean approaches their average on both workers.
+      const double weight = 1 - std::pow(0.9, 5);
+      const torch::Tensor expected = (torch::arange(3, torch::kFloat) + 5.5) * weight;
+      EXPECT_TRUE(torch::allclose(norm->running_mean, expected, 1e-4))
+          << name(strategy) << ": " << norm->running_mean << " expected " << expected;
+      EXPECT_EQ(norm->num_batches_tracked.item<int>(), 5);
+    });
+  }
+}
+
+TEST(Synchronizer, AWorkerThatSitsOutKeepsItsProgress) {
+  run_workers(2, [](const Cluster& cluster) {
+    Toy toy({16});
+    auto optimizer = plain_sgd(toy, 1);
+    Synchronizer sync(cluster, toy, optimizer,
+                      {.local_steps = 2, .fragments = 1, .delay = 0, .momentum = 0, .clip = 0});
+    for (int i = 0; i < 2; ++i) {
+      toy.set_gradients(1 + cluster.rank());
+      sync.step(cluster.rank() == 0 ? 1 : 0);
+    }
+    EXPECT_EQ(sync.consensus()[0].item<float>(), -2);                   // rank 0's progress alone
+    EXPECT_EQ(sync.live()[0].item<float>(), cluster.rank() == 0 ? -2 : -6);  // rank 1 has its own 4 on top
+  });
+}
+
+TEST(Synchronizer, AFailedExchangeLeavesConsensusAndLiveParametersAlone) {
+  std::atomic<bool> broken{false};
+  run_workers(Cluster::in_process(2, [&] {
+                if (broken) throw std::runtime_error("cable pulled");
+              }),
+              [&](const Cluster& cluster) {
+                Toy toy({64});
+                auto optimizer = plain_sgd(toy, 1);
+                Synchronizer sync(cluster, toy, optimizer, {.local_steps = 3, .fragments = 1});
+                const auto step = [&] {
+                  toy.set_gradients(1);
+                  sync.step();
+                };
+                for (int i = 0; i < 8; ++i) step();
+                cluster.communicator("test")->barrier()->wait();
+                const torch::Tensor consensus = sync.consensus().clone();
+                const torch::Tensor live = sync.live().clone();
+                broken = true;
+                try {
+                  for (int i = 0; i < 4; ++i) step();  // the exchange launched now fails; it is due three steps later
+                  ADD_FAILURE();
+                } catch (const CommError& error) {
+                  EXPECT_EQ(error.where().round, 2);
+                  EXPECT_EQ(error.cause(), "cable pulled");
+                }
+                EXPECT_EQ(sync.steps(), 12);
+                EXPECT_TRUE(sync.consensus().sub(consensus).abs().max().item<float>() <= 6.F);
+                EXPECT_EQ(sync.live()[0].item<float>(), live[0].item<float>() - 4 + 3 - 3);
+              });
+}
+
+TEST(Synchronizer, ReportsOuterStateInModelCopies) {
+  run_workers(2, [](const Cluster& cluster) {
+    Toy toy({16 * 1200});
+    auto optimizer = plain_sgd(toy, 1);
+    Synchronizer sync(cluster, toy, optimizer, {.local_steps = 4, .fragments = 4});
+    for (int i = 0; i < 12; ++i) {
+      toy.set_gradients(1);
+      sync.step();
+    }
+    const double copies = static_cast<double>(sync.outer_state_bytes()) / static_cast<double>(sync.live().nbytes());
+    // Consensus, momentum, and 2/P in flight; the weight that rides along is one element.
+    EXPECT_NEAR(copies, 2.5, 0.001);
+    sync.finish();
+  });
+}
+
+TEST(Synchronizer, ExposedTimeIsMeasuredWhenTheWireIsSlow) {
+  test::Gate gate;
+  run_workers(Cluster::in_process(2, gate.wire()), [&](const Cluster& cluster) {
+    Toy toy({64});
+    auto optimizer = plain_sgd(toy, 1);
+    Synchronizer sync(cluster, toy, optimizer, {.strategy = Strategy::kLocalSgd, .local_steps = 1});
+    cluster.communicator("test")->barrier()->wait();
+    gate.close();
+    std::thread opener([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      gate.open();
+    });
+    toy.set_gradients(1);
+    sync.step();
+    opener.join();
+    const Overlap overlap = sync.trace().total();
+    EXPECT_GT(overlap.exposed_seconds, 0);
+    EXPECT_GT(overlap.transfer_seconds, 0);
+    EXPECT_LT(overlap.overlap(), 0.5);  // a blocking exchange hides next to nothing
+    EXPECT_EQ(overlap.bytes, (64 + 1) * 4);
+  });
+}
+
+}  // namespace
+}  // namespace co2
