@@ -19,6 +19,8 @@ install(FILES ${PROJECT_BINARY_DIR}/co2Config.cmake ${PROJECT_BINARY_DIR}/co2Con
   DESTINATION ${_co2_package_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-if(TARGET co2_program)  # src/cli installs it; it finds LibTorch where it was built against it
-  set_target_properties(co2_program PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+if(TARGET co2_program)  # src/cli installs it
+  # It finds LibTorch where it was built against it. Said outright, as CMake drops folders inside the source tree (.venv)
+  # from the path that it derives by itself.
+  set_target_properties(co2_program PROPERTIES INSTALL_RPATH "${TORCH_INSTALL_PREFIX}/lib")
 endif()
