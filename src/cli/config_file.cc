@@ -22,8 +22,8 @@ std::string place_of(const std::filesystem::path& path, std::size_t line) {
 }
 
 [[noreturn]] void refuse_nested(const std::string& key, const std::string& place) {
-  throw OptionError(fmt::format("'{}' is a section or a list{}: write all options at the top level, as key and value",
-                                key, place));
+  throw OptionError(
+      fmt::format("'{}' is a section or a list{}: write all options at the top level, as key and value", key, place));
 }
 
 std::vector<Setting> read_toml(const std::filesystem::path& path, const std::string& text) {
@@ -58,7 +58,8 @@ std::size_t line_of_key(const std::string& text, const std::string& key) {
   for (auto at = text.find(quoted); at != std::string::npos; at = text.find(quoted, at + 1)) {
     auto next = text.find_first_not_of(" \t\r\n", at + quoted.size());
     if (next != std::string::npos && text[next] == ':') {
-      return 1 + static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
+      return 1 +
+             static_cast<std::size_t>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'));
     }
   }
   return 0;
@@ -73,7 +74,8 @@ std::vector<Setting> read_json(const std::filesystem::path& path, const std::str
     const auto line = 1 + std::count(text.begin(), text.begin() + at, '\n');
     std::string cause = error.what();
     cause = cause.substr(std::min(cause.find("] ") + 2, cause.size()));  // without the library's own error number
-    throw OptionError(fmt::format("the JSON is not valid{}: {}", place_of(path, static_cast<std::size_t>(line)), cause));
+    throw OptionError(
+        fmt::format("the JSON is not valid{}: {}", place_of(path, static_cast<std::size_t>(line)), cause));
   }
   if (!object.is_object()) throw OptionError(fmt::format("the JSON is not an object of options{}", place_of(path, 1)));
   std::vector<Setting> settings;

@@ -12,9 +12,10 @@ namespace co2::cli {
 
 namespace {
 
-constexpr const char* kFooter = R"(Each process finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment,
-as torchrun would set them. If one fails, the others are ended, and its exit code is returned. Ctrl-C is passed on to
-all; a second one kills them.
+constexpr const char* kFooter = R"(
+Each process finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its
+environment, as torchrun would set them. If one fails, the others are ended, and its exit code is returned.
+Ctrl-C is passed on to all; a second one kills them.
 
 Examples:
   co2 launch -n 2 -- ./my_program --its-own-flags
@@ -58,10 +59,12 @@ void add_launch(Program& program) {
       ->option_text("N");
   sub->add_option("--threads", flags->threads,
                   wrap("OMP_NUM_THREADS and MKL_NUM_THREADS of each process, 1 to 1024 (default: what is set already, "
-                       "otherwise its share of the cores)", 80))
+                       "otherwise its share of the cores)",
+                       80))
       ->option_text("N");
   sub->add_flag("--no-pin", flags->no_pin, "Let every process use all cores, instead of a share of its own");
-  sub->add_flag("--no-prefix", flags->no_prefix, "Leave the processes' output as it is, without [rank] before each line");
+  sub->add_flag("--no-prefix", flags->no_prefix,
+                "Leave the processes' output as it is, without [rank] before each line");
   sub->final_callback([&program, sub, flags] {
     const std::vector<std::string> words = sub->remaining();
     if (!words.empty() && !words[0].starts_with("-")) {

@@ -50,7 +50,7 @@ class LineMux {
   void handle(const std::vector<pollfd>& polls);
   /// Takes what is in the pipes by now, and closes them: nobody is left who would write.
   void close_inputs();
-  bool pending() const;  ///< something is still to be written
+  bool pending() const;                                                 ///< something is still to be written
   bool broken() const { return sinks_[0].broken || sinks_[1].broken; }  ///< a reader of ours went away
 
  private:

@@ -19,7 +19,8 @@ namespace co2::cli {
 
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kFooter = R"(
+Examples:
   co2 train                                  a small GPT on this machine's cores
   co2 train --workers 4 --strategy ddp       the same, synchronously, for comparison
   co2 launch -n 2 -- python my_training.py   two processes of any program
@@ -61,7 +62,7 @@ int parse_and_run(const std::vector<std::string>& arguments) {
   app.set_help_flag("-h,--help", "Print this help");
   app.footer(kFooter);
   app.formatter(std::make_shared<HelpFormatter>());  // subcommands inherit it
-  app.allow_extras();  // so that we can say what the user may have meant
+  app.allow_extras();                                // so that we can say what the user may have meant
   app.require_subcommand(0, 1);
 
   Program program{.app = app, .after_dashes = {}, .chosen = {}};
@@ -88,8 +89,8 @@ int parse_and_run(const std::vector<std::string>& arguments) {
   }
   refuse_extras(app);
   if (!program.chosen) {
-    throw OptionError(fmt::format("a command is missing: {}. 'co2 --help' says more",
-                                  fmt::join(valid_names(app, false), ", ")));
+    throw OptionError(
+        fmt::format("a command is missing: {}. 'co2 --help' says more", fmt::join(valid_names(app, false), ", ")));
   }
   return program.chosen();
 }

@@ -24,8 +24,9 @@ namespace co2::cli {
 
 namespace {
 
-constexpr const char* kFooter = R"(A configuration file holds the same options, in TOML (local_steps = 12) or JSON; flags win over it. Under torchrun,
-mpirun or srun each process joins the others; otherwise co2 starts the workers on this machine.
+constexpr const char* kFooter = R"(
+A configuration file holds the same options, in TOML (local_steps = 12) or JSON; flags win over it. Under
+torchrun, mpirun or srun each process joins the others; otherwise co2 starts the workers on this machine.
 
 Examples:
   co2 train                                             a small GPT on this machine's cores, in about two minutes
@@ -59,8 +60,9 @@ void check_corpus(const std::string& corpus) {
   std::error_code error;
   if (std::filesystem::exists(corpus, error)) return;
   const std::string near = closest(corpus, names);
-  throw DataError(fmt::format("corpus '{}' is neither a known name nor a file or folder that exists{} Known: {}", corpus,
-                              near.empty() ? "." : fmt::format("; did you mean '{}'?", near), fmt::join(names, ", ")));
+  throw DataError(fmt::format("corpus '{}' is neither a known name nor a file or folder that exists{} Known: {}",
+                              corpus, near.empty() ? "." : fmt::format("; did you mean '{}'?", near),
+                              fmt::join(names, ", ")));
 }
 
 /// Settles the number of workers with the launcher that started us, if there is one. Returns our place in its job.
@@ -81,8 +83,12 @@ std::optional<Placement> settle_workers(train::TrainConfig& config, bool workers
 
 int start_workers(const train::TrainConfig& config, bool json) {
   WorkerGroupOptions options;
-  options.command = {std::filesystem::read_symlink("/proc/self/exe"), "train", "--config", config.out / "config.json",
-                     "--worker-out", config.out};
+  options.command = {std::filesystem::read_symlink("/proc/self/exe"),
+                     "train",
+                     "--config",
+                     config.out / "config.json",
+                     "--worker-out",
+                     config.out};
   if (json) options.command.emplace_back("--json");
   options.workers = config.workers;
   if (!config.cluster.host.empty()) options.host = config.cluster.host;
@@ -129,8 +135,8 @@ std::string flag_names(const TrainOption& option) {
 
 std::string description(const TrainOption& option) {
   std::string text = option.help;
-  const bool range = option.kind == TrainOption::Kind::kWhole || option.kind == TrainOption::Kind::kNumber ||
-                     !option.names.empty();
+  const bool range =
+      option.kind == TrainOption::Kind::kWhole || option.kind == TrainOption::Kind::kNumber || !option.names.empty();
   if (range) text += fmt::format(" [{}]", option.allowed);
   const std::string value = option.default_text();
   if (!value.empty()) text += fmt::format(" (default: {})", value);
@@ -163,7 +169,8 @@ void add_train(Program& program) {
   CLI::App* sub = program.app.add_subcommand("train", "Train a model on several workers");
   sub->footer(kFooter);
   auto flags = std::make_shared<TrainFlags>();
-  sub->add_option("--config", flags->config_file, "TOML or JSON file with options; flags win over it")->option_text("FILE");
+  sub->add_option("--config", flags->config_file, "TOML or JSON file with options; flags win over it")
+      ->option_text("FILE");
   sub->add_flag("--print-config", flags->print_config, "Print all options as JSON, which --config accepts, and end");
   sub->add_flag("--json", flags->json, "At the end print the summary as JSON on stdout, instead of a table");
   sub->add_option("--worker-out", flags->worker_out)->group("");  // hidden: for the workers that we start

@@ -83,11 +83,12 @@ template <typename Access>
 TrainOption whole(std::string flag, std::string group, std::int64_t lowest, std::int64_t highest, std::string help,
                   Access access) {
   const auto accepts = [=](const json& value) {
-    if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) return false;
+    if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max())
+      return false;
     return value.get<std::int64_t>() >= lowest && value.get<std::int64_t>() <= highest;
   };
-  return make(std::move(flag), std::move(group), Kind::kWhole, fmt::format("{} to {}", lowest, highest), std::move(help),
-              access, accepts);
+  return make(std::move(flag), std::move(group), Kind::kWhole, fmt::format("{} to {}", lowest, highest),
+              std::move(help), access, accepts);
 }
 
 enum class Ends { kBoth, kLowestOut, kHighestOut };
@@ -98,7 +99,8 @@ TrainOption number(std::string flag, std::string group, double lowest, double hi
   // NaN fails every comparison.
   const auto accepts = [=](const json& value) {
     const double x = value.get<double>();
-    return (ends == Ends::kLowestOut ? x > lowest : x >= lowest) && (ends == Ends::kHighestOut ? x < highest : x <= highest);
+    return (ends == Ends::kLowestOut ? x > lowest : x >= lowest) &&
+           (ends == Ends::kHighestOut ? x < highest : x <= highest);
   };
   const std::string allowed = ends == Ends::kLowestOut    ? fmt::format("above {}, at most {}", lowest, highest)
                               : ends == Ends::kHighestOut ? fmt::format("at least {}, below {}", lowest, highest)
@@ -107,7 +109,8 @@ TrainOption number(std::string flag, std::string group, double lowest, double hi
 }
 
 template <typename Access>
-TrainOption one_of(std::string flag, std::string group, std::vector<std::string> names, std::string help, Access access) {
+TrainOption one_of(std::string flag, std::string group, std::vector<std::string> names, std::string help,
+                   Access access) {
   const auto accepts = [names](const json& value) {
     return std::find(names.begin(), names.end(), value.get<std::string>()) != names.end();
   };
@@ -135,7 +138,8 @@ std::vector<std::string> strategy_names() {
   return names;
 }
 
-#define CO2_FIELD(path) [](auto& config) -> auto& { return config.path; }
+#define CO2_FIELD(path) \
+  [](auto& config) -> auto& { return config.path; }
 
 void add_workload(std::vector<TrainOption>& options) {
   const std::string group = "Model and data";
@@ -143,32 +147,35 @@ void add_workload(std::vector<TrainOption>& options) {
   options.push_back(one_of("model", group, train::gpt_presets(),
                            "Size of the model: nano has about 1 M parameters; small to xl are GPT-2's own sizes",
                            CO2_FIELD(model)));
-  options.push_back(text("corpus", group,
-                         "gutenberg, sotu, anarchism, gcide, synthetic, auto, or a path to a text file or a folder of .txt "
-                         "files", CO2_FIELD(corpus)));
+  options.push_back(
+      text("corpus", group,
+           "gutenberg, sotu, anarchism, gcide, synthetic, auto, or a path to a text file or a folder of .txt "
+           "files",
+           CO2_FIELD(corpus)));
   options.push_back(whole("context", group, 0, 65536, "Tokens per sample; 0: the model's own", CO2_FIELD(context)));
   options.push_back(whole("batch", group, 1, 65536, "Samples per worker and backward pass", CO2_FIELD(batch)));
   options.push_back(number("validation-share", group, 0, 0.5, Ends::kLowestOut,
                            "Share of the corpus that is held out for validation", CO2_FIELD(validation_share)));
-  options.push_back(whole("eval-batches", group, 1, 100000, "Batches per validation, over all workers",
-                          CO2_FIELD(eval_batches)));
+  options.push_back(
+      whole("eval-batches", group, 1, 100000, "Batches per validation, over all workers", CO2_FIELD(eval_batches)));
 }
 
 void add_optimizer(std::vector<TrainOption>& options) {
   const std::string group = "Inner optimizer";
-  options.push_back(one_of("optimizer", group, train::optimizer_names(), "The optimizer of each worker",
-                           CO2_FIELD(optimizer)));
-  options.push_back(number("learning-rate", group, 0, 100, Ends::kLowestOut, "Its highest rate", CO2_FIELD(learning_rate)));
+  options.push_back(
+      one_of("optimizer", group, train::optimizer_names(), "The optimizer of each worker", CO2_FIELD(optimizer)));
+  options.push_back(
+      number("learning-rate", group, 0, 100, Ends::kLowestOut, "Its highest rate", CO2_FIELD(learning_rate)));
   options.push_back(number("weight-decay", group, 0, 100, Ends::kBoth, "Weight decay", CO2_FIELD(weight_decay)));
-  options.push_back(number("beta1", group, 0, 1, Ends::kHighestOut, "Adam's first beta; for sgd its momentum",
-                           CO2_FIELD(beta1)));
+  options.push_back(
+      number("beta1", group, 0, 1, Ends::kHighestOut, "Adam's first beta; for sgd its momentum", CO2_FIELD(beta1)));
   options.push_back(number("beta2", group, 0, 1, Ends::kHighestOut, "Adam's second beta", CO2_FIELD(beta2)));
   options.push_back(number("gradient-clip", group, 0, 1e9, Ends::kBoth, "Limit of the gradient's norm; 0: off",
                            CO2_FIELD(gradient_clip)));
-  options.push_back(one_of("schedule", group, train::RateSchedule::shapes(),
-                           "How the rate falls after the warm-up", CO2_FIELD(schedule)));
-  options.push_back(number("warmup", group, 0, 1, Ends::kBoth, "Share of the steps in which the rate rises",
-                           CO2_FIELD(warmup)));
+  options.push_back(one_of("schedule", group, train::RateSchedule::shapes(), "How the rate falls after the warm-up",
+                           CO2_FIELD(schedule)));
+  options.push_back(
+      number("warmup", group, 0, 1, Ends::kBoth, "Share of the steps in which the rate rises", CO2_FIELD(warmup)));
   options.push_back(number("final-rate", group, 0, 1, Ends::kBoth, "Rate at the last step, as a share of the highest",
                            CO2_FIELD(final_rate)));
 }
@@ -178,18 +185,20 @@ void add_run(std::vector<TrainOption>& options) {
   options.push_back(whole("steps", group, 1, 1'000'000'000, "Optimizer steps of each worker", CO2_FIELD(steps)));
   options.push_back(whole("eval-every", group, 0, 1'000'000'000, "Steps between two validations; 0: only at the end",
                           CO2_FIELD(eval_every)));
-  options.push_back(whole("seed", group, 0, std::numeric_limits<std::int64_t>::max(), "Seed of everything random",
-                          CO2_FIELD(seed)));
+  options.push_back(
+      whole("seed", group, 0, std::numeric_limits<std::int64_t>::max(), "Seed of everything random", CO2_FIELD(seed)));
   options.push_back(text("out", group,
                          "Folder for the results; files of an earlier run in it are replaced "
-                         "(default: runs/<task>-<model>-<strategy>-<time>)", CO2_FIELD(out)));
+                         "(default: runs/<task>-<model>-<strategy>-<time>)",
+                         CO2_FIELD(out)));
   options.push_back(whole("sample-bytes", group, 0, 1'000'000, "Length of the text that the model writes at the end",
                           CO2_FIELD(sample_bytes)));
 }
 
 void add_sync(std::vector<TrainOption>& options) {
   const std::string group = "Between workers (the default is the strategy's own where none is shown)";
-  options.push_back(one_of("strategy", group, strategy_names(), "What is exchanged, and when", CO2_FIELD(sync.strategy)));
+  options.push_back(
+      one_of("strategy", group, strategy_names(), "What is exchanged, and when", CO2_FIELD(sync.strategy)));
   options.push_back(whole("local-steps", group, 1, 1'000'000, "τ: steps between two exchanges of the same fragment",
                           CO2_FIELD(sync.local_steps)));
   options.push_back(whole("fragments", group, 1, 1'000'000,
@@ -198,30 +207,32 @@ void add_sync(std::vector<TrainOption>& options) {
   options.push_back(whole("delay", group, 0, 1'000'000,
                           "δ: steps from sending a fragment to using the result, at most local-steps; 0: wait for it",
                           CO2_FIELD(sync.delay)));
-  options.push_back(number("outer-rate", group, 0, 10, Ends::kLowestOut, "α: size of the outer step",
-                           CO2_FIELD(sync.outer_rate)));
+  options.push_back(
+      number("outer-rate", group, 0, 10, Ends::kLowestOut, "α: size of the outer step", CO2_FIELD(sync.outer_rate)));
   options.push_back(number("momentum", group, 0, 1, Ends::kHighestOut, "β: outer momentum", CO2_FIELD(sync.momentum)));
   options.push_back(yes_no("nesterov", group, "Look ahead along the outer momentum", CO2_FIELD(sync.nesterov)));
   options.push_back(yes_no("penalty", group, "Divide progress by its staleness gap", CO2_FIELD(sync.penalty)));
   options.push_back(number("clip", group, 0, 1e9, Ends::kBoth,
-                           "φ: limit of the outer momentum in units of the learning rate; 0: off", CO2_FIELD(sync.clip)));
+                           "φ: limit of the outer momentum in units of the learning rate; 0: off",
+                           CO2_FIELD(sync.clip)));
   options.push_back(one_of("clip-mode", group, {"value", "norm"}, "Clip each element, or a fragment's norm",
                            CO2_FIELD(sync.clip_mode)));
   options.push_back(one_of("restart", group, {"paper", "keep", "mix"}, "How a worker goes on from the new consensus",
                            CO2_FIELD(sync.restart)));
-  options.push_back(number("mix", group, 0, 1, Ends::kBoth, "ρ: the worker's own share in restart mix",
-                           CO2_FIELD(sync.mix)));
+  options.push_back(
+      number("mix", group, 0, 1, Ends::kBoth, "ρ: the worker's own share in restart mix", CO2_FIELD(sync.mix)));
   options.push_back(whole("accumulation-steps", group, 1, 1'000'000, "Backward passes per optimizer step",
                           CO2_FIELD(sync.accumulation_steps)));
-  options.push_back(whole("bucket-bytes", group, 1024, 1 << 30, "Largest single collective, in bytes",
-                          CO2_FIELD(sync.bucket_bytes)));
+  options.push_back(
+      whole("bucket-bytes", group, 1024, 1 << 30, "Largest single collective, in bytes", CO2_FIELD(sync.bucket_bytes)));
 }
 
 void add_cluster(std::vector<TrainOption>& options) {
   const std::string group = "Cluster";
   options.push_back(text("host", group, "Where rank 0 can be reached (default: MASTER_ADDR)", CO2_FIELD(cluster.host)));
   options.push_back(whole("port", group, 0, 65535, "Its port; 0: MASTER_PORT, or a free one", CO2_FIELD(cluster.port)));
-  options.push_back(text("interface", group, "Network interface, such as eth0 (default: the one that leads to the host)",
+  options.push_back(text("interface", group,
+                         "Network interface, such as eth0 (default: the one that leads to the host)",
                          CO2_FIELD(cluster.interface)));
   options.push_back(whole("rendezvous-timeout", group, 1, 86400, "Seconds to wait for all workers to appear",
                           CO2_FIELD(cluster.rendezvous_timeout)));
@@ -231,9 +242,11 @@ void add_cluster(std::vector<TrainOption>& options) {
 
 void add_machine(std::vector<TrainOption>& options) {
   const std::string group = "On this machine";
-  TrainOption workers = whole("workers", group, 1, 1024,
-                              "Worker processes to start here (default: one per usable core, at most 4); under torchrun, "
-                              "mpirun or srun, the number that they started", CO2_FIELD(workers));
+  TrainOption workers =
+      whole("workers", group, 1, 1024,
+            "Worker processes to start here (default: one per usable core, at most 4); under torchrun, "
+            "mpirun or srun, the number that they started",
+            CO2_FIELD(workers));
   workers.get = [](const TrainConfig& config) { return config.workers > 0 ? json(config.workers) : json(); };
   options.push_back(std::move(workers));
   options.push_back(whole("threads", group, 0, 1024,

@@ -15,8 +15,8 @@ namespace co2::cli {
 struct TrainOption {
   enum class Kind { kWhole, kNumber, kYesNo, kText };
 
-  std::string flag;     ///< without the dashes
-  std::string group;    ///< its heading in the help
+  std::string flag;   ///< without the dashes
+  std::string group;  ///< its heading in the help
   Kind kind = Kind::kText;
   std::string allowed;  ///< what it may be, in words
   std::string help;
@@ -26,8 +26,8 @@ struct TrainOption {
   std::function<nlohmann::json(const train::TrainConfig&)> get;
   std::vector<std::string> names;  ///< if it must be one of these
 
-  std::string key() const;          ///< the flag with underscores
-  std::string default_text() const; ///< for the help; empty if there is none to show
+  std::string key() const;           ///< the flag with underscores
+  std::string default_text() const;  ///< for the help; empty if there is none to show
 };
 
 /// All of them, in the order of the help. The only place where a field of TrainConfig has a name.
@@ -35,7 +35,7 @@ const std::vector<TrainOption>& train_options();
 
 /// A value on its way into the configuration, and where it came from, for messages.
 struct Setting {
-  std::string name;      ///< flag without dashes, or key
+  std::string name;  ///< flag without dashes, or key
   nlohmann::json value;
   std::string shown_as;  ///< "--local-steps" or "local_steps"
   std::string place;     ///< " (run.toml, line 3)" or empty

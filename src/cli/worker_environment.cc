@@ -56,7 +56,8 @@ BoundPort::BoundPort(const std::string& host, int port) {
     const int error = errno;
     close(fd_);
     if (error == EADDRINUSE) {
-      throw ClusterError(fmt::format("port {} is in use: choose another one, or leave --port out for a free one", port));
+      throw ClusterError(
+          fmt::format("port {} is in use: choose another one, or leave --port out for a free one", port));
     }
     if (error == EADDRNOTAVAIL) {
       throw ClusterError(fmt::format("host '{}' is not an address of this machine, where the workers start", host));

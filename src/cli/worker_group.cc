@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +19,7 @@
 #include "cli/child_process.h"
 #include "cli/line_mux.h"
 #include "cli/placement.h"
+#include "cli/signal_queue.h"
 #include "cli/worker_environment.h"
 
 namespace co2::cli {
@@ -27,43 +27,6 @@ namespace co2::cli {
 namespace {
 
 using std::chrono::steady_clock;
-
-/// Signals through a descriptor while it lives, instead of handlers: they are handled between two polls, never inside
-/// something else.
-class SignalQueue {
- public:
-  SignalQueue() {
-    sigset_t set;
-    sigemptyset(&set);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCHLD}) sigaddset(&set, signal);
-    sigprocmask(SIG_BLOCK, &set, &old_mask_);
-    struct sigaction ignore {};
-    ignore.sa_handler = SIG_IGN;
-    sigaction(SIGPIPE, &ignore, &old_pipe_);  // a reader of ours that went away is an error of write(), not our end
-    fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (fd_ < 0) throw ClusterError(fmt::format("can't watch for signals: {}", std::strerror(errno)));
-  }
-  ~SignalQueue() {
-    close(fd_);
-    sigaction(SIGPIPE, &old_pipe_, nullptr);
-    sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
-  }
-  SignalQueue(const SignalQueue&) = delete;
-  SignalQueue& operator=(const SignalQueue&) = delete;
-
-  int fd() const { return fd_; }
-  const sigset_t& old_mask() const { return old_mask_; }
-  std::optional<int> next() const {
-    signalfd_siginfo info{};
-    if (read(fd_, &info, sizeof info) != sizeof info) return std::nullopt;
-    return static_cast<int>(info.ssi_signo);
-  }
-
- private:
-  int fd_ = -1;
-  sigset_t old_mask_{};
-  struct sigaction old_pipe_ {};
-};
 
 struct Pipe {
   int read_end = -1;
@@ -203,6 +166,7 @@ void WorkerGroup::on_signal(int signal) {
     user_signal_ = signal;
     user_signal_time_ = now;
     signal_all(signal);
+    if (isatty(STDERR_FILENO)) lines_.say("\r\033[Kco2: stopping; a second time ends it at once");
     return;
   }
   // timeout(1) and others signal the process and then its whole group: that is one wish to stop, not two.
@@ -250,9 +214,9 @@ void WorkerGroup::on_failure(int rank, int status) {
     return;
   }
   if (!first) return;
-  const std::string how = WIFSIGNALED(status)
-                              ? fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
-                              : fmt::format("ended with exit code {}", WEXITSTATUS(status));
+  const std::string how =
+      WIFSIGNALED(status) ? fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
+                          : fmt::format("ended with exit code {}", WEXITSTATUS(status));
   const bool others = std::any_of(workers_.begin(), workers_.end(), [](const Worker& other) { return !other.code; });
   lines_.say(fmt::format("{}co2: worker {} {}{}", isatty(STDERR_FILENO) ? "\r\033[K" : "", rank, how,
                          others ? "; ending the others" : ""));

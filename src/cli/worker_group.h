@@ -12,14 +12,14 @@ namespace co2::cli {
 /// socket bound to MASTER_PORT. It is bound but not listening, so a program that does not know about it can still
 /// listen on that port itself, while no other program is given the port in between.
 struct WorkerGroupOptions {
-  std::vector<std::string> command;           ///< program (looked up in PATH) and arguments
+  std::vector<std::string> command;  ///< program (looked up in PATH) and arguments
   int workers = 1;
-  std::string host = "127.0.0.1";             ///< an address of this machine
-  int port = 0;                               ///< 0: a free one
-  int threads = 0;                            ///< per worker; 0: as many as it has cores
-  bool pin = true;                            ///< keep workers off each other's cores
-  bool prefix = false;                        ///< put "[rank] " before each line that a worker writes
-  std::chrono::milliseconds grace{10'000};    ///< from asking a worker to end to killing it
+  std::string host = "127.0.0.1";           ///< an address of this machine
+  int port = 0;                             ///< 0: a free one
+  int threads = 0;                          ///< per worker; 0: as many as it has cores
+  bool pin = true;                          ///< keep workers off each other's cores
+  bool prefix = false;                      ///< put "[rank] " before each line that a worker writes
+  std::chrono::milliseconds grace{10'000};  ///< from asking a worker to end to killing it
 };
 
 /// Runs the processes and returns when all of them, and everything that they started in their process groups, are gone.
@@ -28,8 +28,8 @@ struct WorkerGroupOptions {
 /// one). When one fails, the others get SIGTERM, and SIGKILL after the grace period.
 ///
 /// SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the workers, which may take their time to save and end. A
-/// second one kills them at once. Workers have process groups of their own, so Ctrl-C reaches them exactly once, through
-/// us. They are killed if this process dies. Standard input goes to rank 0, unless it is a terminal.
+/// second one kills them at once. Workers have process groups of their own, so Ctrl-C reaches them exactly once,
+/// through us. They are killed if this process dies. Standard input goes to rank 0, unless it is a terminal.
 ///
 /// Throws ClusterError if the port is in use or processes can't be started, Error with code 127 if there is no such
 /// program, 126 if it can't be executed.

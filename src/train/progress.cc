@@ -124,9 +124,9 @@ struct Progress::Impl {
   std::FILE* stream;
   bool live = false;
   Signs signs{.utf8 = false};
-  bool any = false;              // an update has been shown
-  bool unshown = false;          // the newest update has not
-  bool drawn = false;            // a live line is on the screen
+  bool any = false;      // an update has been shown
+  bool unshown = false;  // the newest update has not
+  bool drawn = false;    // a live line is on the screen
   ProgressState newest;
   Clock::time_point shown_time;
   std::int64_t shown_step = -1;

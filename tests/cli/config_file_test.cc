@@ -40,8 +40,10 @@ class ConfigFile : public testing::Test {
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST_F(ConfigFile, TomlAndJsonGiveTheSame) {
-  const auto from_toml = write("a.toml", "# a run\nlocal-steps = 24\nlearning_rate = 2e-3\nmodel = \"tiny\"\npin = false\n");
-  const auto from_json = write("a.json", R"({"local_steps": 24, "learning-rate": 2e-3, "model": "tiny", "pin": false})");
+  const auto from_toml =
+      write("a.toml", "# a run\nlocal-steps = 24\nlearning_rate = 2e-3\nmodel = \"tiny\"\npin = false\n");
+  const auto from_json =
+      write("a.json", R"({"local_steps": 24, "learning-rate": 2e-3, "model": "tiny", "pin": false})");
   const auto without_name = write("a", R"({"local_steps": 24, "learning-rate": 2e-3, "model": "tiny", "pin": false})");
   for (const auto& path : {from_toml, from_json, without_name}) {
     train::TrainConfig config;
@@ -76,7 +78,8 @@ TEST_F(ConfigFile, WrongKindNamesKeyAndLine) {
 }
 
 TEST_F(ConfigFile, WrongSyntaxNamesTheLine) {
-  EXPECT_TRUE(contains(refusal("a.toml", "steps = 5\nbatch = = 3\n"), "line 2")) << refusal("a.toml", "steps = 5\nbatch = = 3\n");
+  EXPECT_TRUE(contains(refusal("a.toml", "steps = 5\nbatch = = 3\n"), "line 2"))
+      << refusal("a.toml", "steps = 5\nbatch = = 3\n");
   EXPECT_TRUE(contains(refusal("a.json", "{\"steps\": 5,\n\"batch\": }"), "line 2"));
   EXPECT_TRUE(contains(refusal("a.json", "[1, 2]"), "not an object"));
   EXPECT_TRUE(contains(refusal("a.json", ""), "not valid"));

@@ -23,8 +23,8 @@ def environment(**changes):
 
 def co2(*arguments, cwd=None, env=None, **options):
     """Runs co2 to its end."""
-    return subprocess.run([CO2, *map(str, arguments)], cwd=cwd, env=env or environment(), capture_output=True, text=True,
-                          timeout=SECONDS, **options)
+    return subprocess.run([CO2, *map(str, arguments)], cwd=cwd, env=env or environment(), capture_output=True,
+                          text=True, timeout=SECONDS, **options)
 
 
 class Started:

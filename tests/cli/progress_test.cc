@@ -18,7 +18,12 @@ namespace co2::train {
 namespace {
 
 ProgressState state(std::int64_t step) {
-  return {.step = step, .steps = 100, .loss = 2.5, .tokens_per_second = 12345, .overlap = 0.996, .local_steps = 12,
+  return {.step = step,
+          .steps = 100,
+          .loss = 2.5,
+          .tokens_per_second = 12345,
+          .overlap = 0.996,
+          .local_steps = 12,
           .seconds_left = 83};
 }
 
@@ -73,7 +78,6 @@ class Terminal {
 };
 
 std::string plain(const std::vector<ProgressState>& states) {
-
   std::FILE* file = std::tmpfile();
   {
     Progress progress(file);

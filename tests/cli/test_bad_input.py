@@ -126,7 +126,8 @@ def test_launcher_variables(variables, parts, tmp_path):
 
 def test_workers_contradict_the_launcher(tmp_path):
     variables = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
-    refused(co2("train", "--workers", 3, cwd=tmp_path, env=environment(**variables)), OPTION, "workers = 3", "started 2")
+    refused(co2("train", "--workers", 3, cwd=tmp_path, env=environment(**variables)), OPTION, "workers = 3",
+            "started 2")
 
 
 @pytest.mark.parametrize("arguments, code, parts", [

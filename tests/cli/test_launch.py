@@ -2,7 +2,9 @@
 
 import os
 import pathlib
+import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -10,7 +12,7 @@ import time
 
 import pytest
 
-from program import CO2, Started, co2, environment, wait_for
+from program import CO2, SECONDS, Started, co2, environment, wait_for
 
 
 def shell(workers, script, *options):
@@ -114,7 +116,8 @@ def test_signals_reach_all_workers_once_and_they_may_save(number):
 def test_a_group_wide_signal_counts_once():
     # timeout(1) signals its child and then the whole process group.
     result = subprocess.run(["timeout", "--preserve-status", "-s", "INT", "3", CO2, "launch", "-n", "2", "--",
-                             sys.executable, "-c", TRAP], env=environment(), capture_output=True, text=True, timeout=120)
+                             sys.executable, "-c", TRAP], env=environment(), capture_output=True, text=True,
+                            timeout=120)
     assert result.stdout.count("saved") == 2, result.stdout + result.stderr
     assert result.returncode == 0
 
@@ -125,6 +128,32 @@ def test_workers_that_end_with_an_interrupt_code_do_not_cut_the_others_short():
         code, out, _ = run.finish()
     assert code == 130
     assert out.count("saved") == 2
+
+
+def test_ctrl_c_at_a_terminal():
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(CO2, [CO2, "launch", "-n", "2", "--", sys.executable, "-c", TRAP], environment())
+    text = b""
+    deadline = time.monotonic() + SECONDS
+    try:
+        while time.monotonic() < deadline:
+            if not select.select([terminal], [], [], 1)[0]:
+                continue
+            try:
+                piece = os.read(terminal, 4096)
+            except OSError:  # how a terminal says that nobody is left on its other side
+                break
+            asked = text.count(b"ready") == 2
+            text += piece
+            if text.count(b"ready") == 2 and not asked:
+                os.write(terminal, b"\x03")
+    finally:
+        os.close(terminal)
+        _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, text
+    assert text.count(b"] got 2\r\n") == 2 and text.count(b"] saved\r\n") == 2
+    assert b"a second time ends it at once" in text
 
 
 def test_second_signal_ends_at_once():

@@ -65,19 +65,20 @@ TEST(TrainOptions, WrongKindIsNamed) {
 }
 
 TEST(TrainOptions, RangesAreEnforcedAtBothEnds) {
-  for (const auto& [key, bad] : std::vector<std::pair<std::string, json>>{{"local_steps", 0},
-                                                                          {"local_steps", 1'000'001},
-                                                                          {"local_steps", std::numeric_limits<std::uint64_t>::max()},
-                                                                          {"workers", 0},
-                                                                          {"workers", -1},
-                                                                          {"learning_rate", 0.0},
-                                                                          {"learning_rate", -0.1},
-                                                                          {"outer_rate", -1},
-                                                                          {"momentum", 1.0},
-                                                                          {"beta2", 1},
-                                                                          {"port", 65536},
-                                                                          {"steps", 0},
-                                                                          {"out", ""}}) {
+  for (const auto& [key, bad] :
+       std::vector<std::pair<std::string, json>>{{"local_steps", 0},
+                                                 {"local_steps", 1'000'001},
+                                                 {"local_steps", std::numeric_limits<std::uint64_t>::max()},
+                                                 {"workers", 0},
+                                                 {"workers", -1},
+                                                 {"learning_rate", 0.0},
+                                                 {"learning_rate", -0.1},
+                                                 {"outer_rate", -1},
+                                                 {"momentum", 1.0},
+                                                 {"beta2", 1},
+                                                 {"port", 65536},
+                                                 {"steps", 0},
+                                                 {"out", ""}}) {
     EXPECT_NE(refusal(key, bad).find(key + " = "), std::string::npos) << key << " " << bad << ": " << refusal(key, bad);
     EXPECT_NE(refusal(key, bad).find("must be"), std::string::npos) << key << " " << bad;
   }
@@ -87,7 +88,8 @@ TEST(TrainOptions, RangesAreEnforcedAtBothEnds) {
 TEST(TrainOptions, NotANumberAndInfinityAreRefusedEverywhere) {
   for (const TrainOption& candidate : train_options()) {
     if (candidate.kind != TrainOption::Kind::kNumber) continue;
-    for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()}) {
+    for (const double bad :
+         {std::nan(""), std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()}) {
       EXPECT_NE(refusal(candidate.key(), bad), "accepted") << candidate.flag << " " << bad;
     }
   }
@@ -167,16 +169,49 @@ TEST_P(RoundTrip, PrintedConfigurationGivesTheSameRunAgain) {
 INSTANTIATE_TEST_SUITE_P(AllStrategies, RoundTrip, testing::ValuesIn(all_strategies()));
 
 TEST(TrainOptions, EveryOptionSurvivesTheRoundTripWhenItIsNotTheDefault) {
-  const std::map<std::string, json> values{
-      {"task", "gpt"}, {"model", "tiny"}, {"corpus", "synthetic"}, {"context", 33}, {"batch", 3},
-      {"validation_share", 0.125}, {"eval_batches", 5}, {"optimizer", "sgd"}, {"learning_rate", 0.25},
-      {"weight_decay", 0.5}, {"beta1", 0.75}, {"beta2", 0.5}, {"gradient_clip", 2.5}, {"schedule", "linear"},
-      {"warmup", 0.25}, {"final_rate", 0.5}, {"steps", 77}, {"eval_every", 11}, {"seed", 99}, {"out", "elsewhere"},
-      {"sample_bytes", 12}, {"strategy", "streaming-diloco"}, {"local_steps", 24}, {"fragments", 5}, {"delay", 3},
-      {"outer_rate", 0.5}, {"momentum", 0.25}, {"nesterov", false}, {"penalty", true}, {"clip", 4.0},
-      {"clip_mode", "norm"}, {"restart", "mix"}, {"mix", 0.25}, {"accumulation_steps", 2}, {"bucket_bytes", 4096},
-      {"host", "here"}, {"port", 1234}, {"interface", "lo"}, {"rendezvous_timeout", 9}, {"collective_timeout", 8},
-      {"workers", 3}, {"threads", 2}, {"pin", false}};
+  const std::map<std::string, json> values{{"task", "gpt"},
+                                           {"model", "tiny"},
+                                           {"corpus", "synthetic"},
+                                           {"context", 33},
+                                           {"batch", 3},
+                                           {"validation_share", 0.125},
+                                           {"eval_batches", 5},
+                                           {"optimizer", "sgd"},
+                                           {"learning_rate", 0.25},
+                                           {"weight_decay", 0.5},
+                                           {"beta1", 0.75},
+                                           {"beta2", 0.5},
+                                           {"gradient_clip", 2.5},
+                                           {"schedule", "linear"},
+                                           {"warmup", 0.25},
+                                           {"final_rate", 0.5},
+                                           {"steps", 77},
+                                           {"eval_every", 11},
+                                           {"seed", 99},
+                                           {"out", "elsewhere"},
+                                           {"sample_bytes", 12},
+                                           {"strategy", "streaming-diloco"},
+                                           {"local_steps", 24},
+                                           {"fragments", 5},
+                                           {"delay", 3},
+                                           {"outer_rate", 0.5},
+                                           {"momentum", 0.25},
+                                           {"nesterov", false},
+                                           {"penalty", true},
+                                           {"clip", 4.0},
+                                           {"clip_mode", "norm"},
+                                           {"restart", "mix"},
+                                           {"mix", 0.25},
+                                           {"accumulation_steps", 2},
+                                           {"bucket_bytes", 4096},
+                                           {"host", "here"},
+                                           {"port", 1234},
+                                           {"interface", "lo"},
+                                           {"rendezvous_timeout", 9},
+                                           {"collective_timeout", 8},
+                                           {"workers", 3},
+                                           {"threads", 2},
+                                           {"pin", false}};
   TrainConfig config;
   for (const auto& [key, value] : values) set(config, key, value);
   const json printed = to_json(config);

@@ -54,8 +54,9 @@ class WorkerGroup : public testing::Test {
 bool alive(pid_t pid) { return kill(pid, 0) == 0; }
 
 TEST_F(WorkerGroup, EveryWorkerKnowsItsPlace) {
-  EXPECT_EQ(run_worker_group(shell(3, "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $CO2_LAUNCHER "
-                                      "> $TEST_FOLDER/$RANK; echo $MASTER_PORT >> $TEST_FOLDER/port")),
+  EXPECT_EQ(run_worker_group(shell(3,
+                                   "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $CO2_LAUNCHER "
+                                   "> $TEST_FOLDER/$RANK; echo $MASTER_PORT >> $TEST_FOLDER/port")),
             0);
   for (const char* rank : {"0", "1", "2"}) {
     EXPECT_EQ(read(rank), std::string(rank) + " 3 " + rank + " 3 127.0.0.1 co2\n");
@@ -193,8 +194,9 @@ TEST_F(WorkerGroup, ThreadsOfTheUserAreRespected) {
 TEST_F(WorkerGroup, WorkersArePinnedToTheCoresTheyAreTold) {
   const auto cores = usable_cores();
   const int workers = static_cast<int>(cores.size()) + 1;  // one more than there are cores
-  EXPECT_EQ(run_worker_group(shell(workers, "echo $CO2_CORES > $TEST_FOLDER/told$RANK; "
-                                            "grep Cpus_allowed_list /proc/self/status | cut -f2 > $TEST_FOLDER/is$RANK")),
+  EXPECT_EQ(run_worker_group(shell(workers,
+                                   "echo $CO2_CORES > $TEST_FOLDER/told$RANK; "
+                                   "grep Cpus_allowed_list /proc/self/status | cut -f2 > $TEST_FOLDER/is$RANK")),
             0);
   for (int rank = 0; rank < workers; ++rank) {
     EXPECT_EQ(read("told" + std::to_string(rank)), format_cores({cores[rank % cores.size()]}) + "\n");
