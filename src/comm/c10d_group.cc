@@ -33,18 +33,22 @@ std::string peer_in(const std::string& message) {
   return std::regex_search(message, match, address) ? match.str() : std::string();
 }
 
-/// Remembers when the collective was over: the backend's thread calls back, because nobody may be waiting.
+/// Remembers when the collective was over. The backend's thread calls back, because nobody may be waiting; works of
+/// Gloo's reduce-scatter can't call back, and count as over when somebody has waited for them.
 struct Completion {
   std::atomic<Clock::time_point::rep> finished{0};
+  void now() {
+    Clock::time_point::rep never = 0;
+    finished.compare_exchange_strong(never, Clock::now().time_since_epoch().count());
+  }
 };
 
 class C10dWork final : public Work {
  public:
-  C10dWork(std::string operation, int rank, c10::intrusive_ptr<c10d::Work> work)
+  C10dWork(std::string operation, int rank, c10::intrusive_ptr<c10d::Work> work, bool calls_back)
       : operation_(std::move(operation)), rank_(rank), work_(std::move(work)) {
-    work_->getFuture()->addCallback([completion = completion_](c10::ivalue::Future&) {
-      completion->finished = Clock::now().time_since_epoch().count();
-    });
+    if (!calls_back) return;
+    work_->getFuture()->addCallback([completion = completion_](c10::ivalue::Future&) { completion->now(); });
   }
 
   bool completed() const override { return work_->isCompleted(); }
@@ -52,6 +56,7 @@ class C10dWork final : public Work {
   void wait(std::chrono::milliseconds timeout) override {
     try {
       work_->wait(timeout);
+      completion_->now();
     } catch (const std::exception& error) {
       const std::string message = first_lines(error);
       throw CommError({operation_, rank_, -1, peer_in(message)}, message);
@@ -103,7 +108,7 @@ class C10dCommunicator final : public Communicator {
     at::Tensor in = input.view({-1});
     c10d::ReduceScatterOptions options;
     options.reduceOp = to_c10d(op);
-    return start("reduce-scatter", [&] { return group_->reduce_scatter_single(out, in, options); });
+    return start("reduce-scatter", [&] { return group_->reduce_scatter_single(out, in, options); }, false);
   }
   WorkPtr barrier() override {
     return start("barrier", [&] { return group_->barrier(); });
@@ -114,9 +119,9 @@ class C10dCommunicator final : public Communicator {
 
  private:
   template <typename Start>
-  WorkPtr start(const char* operation, const Start& begin) {
+  WorkPtr start(const char* operation, const Start& begin, bool calls_back = true) {
     try {
-      return std::make_shared<C10dWork>(operation, rank(), begin());
+      return std::make_shared<C10dWork>(operation, rank(), begin(), calls_back);
     } catch (const std::exception& error) {
       const std::string message = first_lines(error);
       throw CommError({operation, rank(), -1, peer_in(message)}, message);

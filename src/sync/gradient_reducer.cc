@@ -1,6 +1,7 @@
 #include "sync/gradient_reducer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <co2/error.h>
 #include <torch/csrc/autograd/function_hook.h>
@@ -42,6 +43,9 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std
     slot.bucket = buckets_.size() - 1;
     slots_.push_back(std::move(slot));
   }
+  // Below autograd, so that it does not count the places in a bucket as views: a user's zero_grad(false) detaches
+  // gradients in place, which autograd forbids for views.
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
   std::size_t first = 0;
   for (Bucket& bucket : buckets_) {
     std::int64_t numel = 0;

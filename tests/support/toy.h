@@ -1,5 +1,6 @@
 #pragma once
 
+#include <fmt/format.h>
 #include <torch/nn/module.h>
 #include <torch/optim/sgd.h>
 
@@ -12,7 +13,7 @@ namespace co2::test {
 struct Toy : torch::nn::Module {
   explicit Toy(const std::vector<std::int64_t>& sizes, double start = 0) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      parameter.push_back(register_parameter("p" + std::to_string(i), torch::full({sizes[i]}, start)));
+      parameter.push_back(register_parameter(fmt::format("p{}", i), torch::full({sizes[i]}, start)));
     }
   }
   /// Every gradient is `value`, so that plain SGD moves every element by -rate * value per step.

@@ -58,7 +58,7 @@ TEST(Ddp, EqualsOneWorkerWithAllTheData) {
         Synchronizer sync(cluster, net, optimizer,
                           {.strategy = Strategy::kDdp, .accumulation_steps = passes, .bucket_bytes = 1024});
         for (int step = 0; step < 4; ++step) {
-          optimizer.zero_grad();
+          optimizer.zero_grad(/*set_to_none=*/step % 2 == 0);
           for (int pass = 0; pass < passes; ++pass) {
             net.forward(batch(step * passes + pass, cluster.rank()), cluster.rank() == 0).pow(2).mean().backward();
           }
@@ -81,13 +81,13 @@ TEST(Ddp, EqualsOneWorkerWithAllTheData) {
 TEST(Ddp, StartsTheExchangeDuringBackward) {
   test::Gate gate;
   run_workers(Cluster::in_process(2, gate.wire()), [&](const Cluster& cluster) {
-    Net net;
-    torch::optim::SGD optimizer(net.parameters(), 0.1);
-    Synchronizer sync(cluster, net, optimizer, {.strategy = Strategy::kDdp, .bucket_bytes = 1024});
+    torch::nn::Sequential net(torch::nn::Linear(5, 64), torch::nn::Linear(64, 64), torch::nn::Linear(64, 1));
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    Synchronizer sync(cluster, *net, optimizer, {.strategy = Strategy::kDdp, .bucket_bytes = 1024});
     const auto barrier = cluster.communicator("test");
     barrier->barrier()->wait();
     gate.close();
-    net.forward(batch(0, cluster.rank()), true).pow(2).mean().backward();  // returns although nothing gets through
+    net->forward(batch(0, cluster.rank())).pow(2).mean().backward();  // returns although nothing gets through
     gate.open();
     sync.step();
     bool early = false;

@@ -133,11 +133,10 @@ TEST(Defect5, EveryElementIsExchanged) {
     run_workers(3, [&](const Cluster& cluster) {
       Toy toy({1023, 1, 3, 0, 1025, 257});
       auto optimizer = plain_sgd(toy, 1);
-      const bool paper = strategy == Strategy::kCo2Paper;
-      Options options{.strategy = strategy, .local_steps = 3, .bucket_bytes = 1024};
-      if (strategy != Strategy::kLocalSgd) options.momentum = 0;
+      Options options{.strategy = strategy, .local_steps = 3, .momentum = 0, .penalty = false, .clip = 0,
+                      .bucket_bytes = 1024};
       Synchronizer sync(cluster, toy, optimizer, options);
-      for (int step = 0; step < (paper ? 6 : 5); ++step) {
+      for (int step = 0; step < 8; ++step) {
         toy.set_gradients(cluster.rank() == 0 ? 3 : 0);
         sync.step();
       }

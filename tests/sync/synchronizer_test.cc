@@ -82,9 +82,7 @@ TEST(Synchronizer, FinishLosesNoProgress) {
       run_workers(2, [&](const Cluster& cluster) {
         Toy toy({5, 40});
         auto optimizer = plain_sgd(toy, 1);
-        Options options{.strategy = strategy, .local_steps = 4};
-        if (strategy != Strategy::kLocalSgd) options.momentum = 0;
-        if (strategy == Strategy::kCo2Paper) options.penalty = false;
+        Options options{.strategy = strategy, .local_steps = 4, .momentum = 0, .penalty = false, .clip = 0};
         if (strategy == Strategy::kCo2) options.fragments = 2;
         Synchronizer sync(cluster, toy, optimizer, options);
         for (int i = 0; i < steps; ++i) {
@@ -105,7 +103,7 @@ TEST(Synchronizer, TrainingGoesOnAfterFinish) {
   run_workers(2, [](const Cluster& cluster) {
     Toy toy({40});
     auto optimizer = plain_sgd(toy, 1);
-    Synchronizer sync(cluster, toy, optimizer, {.local_steps = 4, .fragments = 2, .momentum = 0});
+    Synchronizer sync(cluster, toy, optimizer, {.local_steps = 4, .fragments = 2, .momentum = 0, .clip = 0});
     for (int part = 1; part <= 3; ++part) {
       for (int i = 0; i < 5; ++i) {
         toy.set_gradients(1 + 2 * cluster.rank());
