@@ -87,9 +87,8 @@ def test_killed_worker():
 
 TRAP = ("import os, signal, sys, time\n"
         "def handler(number, _):\n"
-        "  print('got', number, flush=True); count.append(number); time.sleep(.5)\n"
+        "  print('got', number, flush=True); time.sleep(.5 * int(os.environ['RANK']))\n"
         "  print('saved', flush=True); sys.exit(int(os.environ.get('CODE', 0)))\n"
-        "count = []\n"
         "for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT): signal.signal(s, handler)\n"
         "print('ready', flush=True)\n"
         "while True: time.sleep(.05)\n")
@@ -113,13 +112,18 @@ def test_signals_reach_all_workers_once_and_they_may_save(number):
         assert out.count(f"[{rank}] saved\n") == 1
 
 
-def test_a_group_wide_signal_counts_once():
-    # timeout(1) signals its child and then the whole process group.
-    result = subprocess.run(["timeout", "--preserve-status", "-s", "INT", "3", CO2, "launch", "-n", "2", "--",
-                             sys.executable, "-c", TRAP], env=environment(), capture_output=True, text=True,
-                            timeout=120)
-    assert result.stdout.count("saved") == 2, result.stdout + result.stderr
-    assert result.returncode == 0
+def test_a_signal_that_comes_twice_in_a_row_counts_once():
+    # timeout(1) signals its child and then the whole process group. Several attempts: on a busy machine the two may
+    # arrive so far apart that they rightly count as two.
+    for _ in range(5):
+        with started_trap() as run:
+            run.signal(signal.SIGINT)
+            first = run.process.stdout.readline()  # so that the first is no longer pending
+            run.signal(signal.SIGINT)
+            code, out, _ = run.finish()
+        if code == 0 and (first + out).count("saved") == 2:
+            return
+    pytest.fail("the second signal killed the workers")
 
 
 def test_workers_that_end_with_an_interrupt_code_do_not_cut_the_others_short():
@@ -128,6 +132,7 @@ def test_workers_that_end_with_an_interrupt_code_do_not_cut_the_others_short():
         code, out, _ = run.finish()
     assert code == 130
     assert out.count("saved") == 2
+    assert f"got {int(signal.SIGTERM)}" not in out
 
 
 def test_ctrl_c_at_a_terminal():
