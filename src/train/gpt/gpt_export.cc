@@ -1,0 +1,44 @@
+#include "train/gpt/gpt_export.h"
+
+#include <torch/torch.h>
+
+#include <nlohmann/json.hpp>
+
+#include "train/files.h"
+#include "train/safetensors.h"
+
+namespace co2::train {
+
+void export_gpt(const Gpt& model, const std::filesystem::path& folder) {
+  const auto& config = model.config();
+  const nlohmann::ordered_json description = {
+      {"architectures", {"GPT2LMHeadModel"}},
+      {"model_type", "gpt2"},
+      {"vocab_size", config.vocabulary},
+      {"n_positions", config.context},
+      {"n_embd", config.width},
+      {"n_layer", config.layers},
+      {"n_head", config.heads},
+      {"n_inner", nullptr},
+      {"activation_function", "gelu_new"},
+      {"layer_norm_epsilon", 1e-5},
+      {"initializer_range", 0.02},
+      {"resid_pdrop", 0.0},
+      {"embd_pdrop", 0.0},
+      {"attn_pdrop", 0.0},
+      {"scale_attn_weights", true},
+      {"tie_word_embeddings", true},
+      {"bos_token_id", nullptr},
+      {"eos_token_id", nullptr},
+      {"torch_dtype", "float32"},
+  };
+  Safetensors contents;
+  contents.metadata["format"] = "pt";
+  for (const auto& parameter : model.named_parameters()) {
+    contents.tensors.emplace_back(parameter.key(), parameter.value());
+  }
+  write_safetensors(folder / "model.safetensors", contents);
+  write_atomically(folder / "config.json", description.dump(2) + "\n");
+}
+
+}  // namespace co2::train

@@ -1,0 +1,87 @@
+#include "train/gpt/gpt_task.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+
+#include "train/config.h"
+#include "train/data/corpus.h"
+#include "train/data/windows.h"
+#include "train/gpt/gpt.h"
+#include "train/gpt/gpt_export.h"
+
+namespace co2::train {
+namespace {
+
+constexpr double kSampleTemperature = 0.8;
+
+/// Control characters other than line ends and tabs, and bytes that are no UTF-8, would garble a terminal or a JSON
+/// file; a byte-level model may well write some.
+std::string printable(const std::string& text) {
+  std::string result;
+  for (const unsigned char byte : text) {
+    const bool plain = (byte >= 0x20 && byte < 0x7f) || byte == '\n' || byte == '\t';
+    result += plain ? static_cast<char>(byte) : '?';
+  }
+  return result;
+}
+
+class GptTask : public Task {
+ public:
+  GptTask(const TrainConfig& config, const TaskContext& context)
+      : config_(config),
+        rank_(context.rank),
+        model_(std::make_shared<Gpt>(gpt_preset(config.model, config.context), config.seed)),
+        windows_(load_corpus(config.corpus, {context.agree, context.rank == 0, context.say, context.cancelled}),
+                 config.validation_share, model_->config().context),
+        validation_(windows_.validation(config.eval_batches, config.batch, context.rank, context.size)) {}
+
+  torch::nn::Module& model() override { return *model_; }
+
+  at::Tensor next_loss() override {
+    const auto batch = windows_.training(config_.seed, rank_, draw_++, config_.batch);
+    return model_->loss(batch.tokens, batch.targets);
+  }
+
+  std::string unit() const override { return "tokens"; }
+  std::int64_t units_per_batch() const override { return std::int64_t{config_.batch} * model_->config().context; }
+
+  Validation validate() override {
+    Validation result;
+    for (const auto& batch : validation_) {
+      const auto count = static_cast<double>(batch.tokens.numel());
+      result.loss_sum += count * model_->loss(batch.tokens, batch.targets).item<double>();
+      result.count += count;
+    }
+    return result;
+  }
+
+  void export_model(const std::filesystem::path& folder) override { export_gpt(*model_, folder); }
+
+  std::string sample() override {
+    return printable(sample_text(*model_, "\n", config_.sample_bytes, kSampleTemperature, config_.seed));
+  }
+
+  DataDescription data() const override {
+    const auto& corpus = windows_.corpus();
+    return {corpus.name, corpus.sha256, static_cast<std::int64_t>(corpus.text.size())};
+  }
+
+ private:
+  TrainConfig config_;
+  int rank_;
+  std::shared_ptr<Gpt> model_;
+  Windows windows_;
+  std::vector<Batch> validation_;
+  std::int64_t draw_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_gpt_task(const TrainConfig& config, const TaskContext& context) {
+  return std::make_unique<GptTask>(config, context);
+}
+
+void validate_gpt_task(const TrainConfig& config) { gpt_preset(config.model, config.context); }
+
+}  // namespace co2::train

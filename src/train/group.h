@@ -1,0 +1,37 @@
+#pragma once
+
+#include <co2/communicator.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace co2::train {
+
+/// Blocking exchanges of small things between workers, for the moments before and after training and for evaluations.
+/// All members are collective.
+class Group {
+ public:
+  explicit Group(std::shared_ptr<Communicator> communicator) : communicator_(std::move(communicator)) {}
+
+  /// True if it is given true on all workers.
+  bool agree(bool mine);
+
+  /// Runs `body`; if it threw a co2::Error on any worker, all throw: that worker its own error, the others one that
+  /// says that another worker could not do `what`. So nobody waits for a worker that has given up.
+  void all_or_none(const std::string& what, const std::function<void()>& body);
+
+  /// Sums over workers.
+  std::vector<double> sum(const std::vector<double>& mine);
+
+  /// The texts of all workers, by rank.
+  std::vector<std::string> gather(const std::string& mine);
+
+  void barrier();
+
+ private:
+  std::shared_ptr<Communicator> communicator_;
+};
+
+}  // namespace co2::train

@@ -1,0 +1,299 @@
+#include "train/loop.h"
+
+#include <co2/co2.h>
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include "sync/control_channel.h"
+#include "train/files.h"
+#include "train/group.h"
+#include "train/optimizer.h"
+#include "train/progress.h"
+#include "train/run_files.h"
+#include "train/schedule.h"
+#include "train/task.h"
+#include "train/validate.h"
+
+namespace co2::train {
+namespace {
+
+constexpr std::int64_t kLongestControlPeriod = 10;
+constexpr std::size_t kSpansInTrace = 400'000;  // over all workers: what Perfetto still opens with ease
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+/// Often enough that a wish to stop is heard soon, rarely enough that nobody waits for the answer.
+int control_period(std::int64_t steps) {
+  return static_cast<int>(std::clamp<std::int64_t>(steps / 100, 1, kLongestControlPeriod));
+}
+
+/// One worker's part in a run.
+class Run {
+ public:
+  Run(const TrainConfig& config, const Cluster& cluster, const RunHooks& hooks)
+      : config_(config), cluster_(cluster), hooks_(hooks), group_(cluster.communicator("eval")) {
+    if (cluster.rank() == 0) screen_.emplace(hooks.screen);
+  }
+
+  RunResult execute() {
+    prepare_folder();
+    prepare_task();
+    optimizer_ = make_optimizer(config_, task_->model());
+    sync_.emplace(cluster_, task_->model(), *optimizer_, config_.sync);
+    if (config_.gradient_clip > 0) {
+      sync_->before_inner_step([this, parameters = task_->model().parameters()] {
+        torch::nn::utils::clip_grad_norm_(parameters, config_.gradient_clip);
+      });
+    }
+    describe();
+    group_.barrier();
+    origin_ = Clock::now();
+    result_.validation_loss_before = evaluate();
+    train();
+    result_.validation_loss = evaluate();
+    result_.wall_seconds = seconds_since(origin_);
+    record(result_.validation_loss);
+    collect_figures();
+    write_results();
+    return result_;
+  }
+
+ private:
+  bool speaks() const { return screen_.has_value(); }
+  bool stop_wished() const { return hooks_.stop_wished && hooks_.stop_wished(); }
+
+  void prepare_folder() {
+    group_.all_or_none("write to the output folder", [&] {
+      if (!speaks()) return;
+      if (config_.out.empty()) {
+        config_.out = default_folder(config_.task, config_.model, std::string(name(config_.sync.strategy)));
+      }
+      ensure_writable(config_.out);
+      if (hooks_.config_text) write_atomically(config_.out / "config.json", hooks_.config_text(config_));
+    });
+  }
+
+  void prepare_task() {
+    const TaskContext context{
+        .rank = cluster_.rank(),
+        .size = cluster_.size(),
+        .agree = [this](bool mine) { return group_.agree(mine); },
+        .say = [this](const std::string& line) { say(line); },
+        .cancelled = [this] { return stop_wished(); },
+    };
+    group_.all_or_none("load its data", [&] { task_ = make_task(config_, context); });
+    const auto digests = group_.gather(task_->data().sha256);
+    if (std::set<std::string>(digests.begin(), digests.end()).size() > 1) {
+      throw DataError(
+          fmt::format("the workers have different versions of the data {}: compare their caches", task_->data().name));
+    }
+    if (speaks()) metrics_.emplace(config_.out / "metrics.jsonl", task_->unit());
+  }
+
+  /// Any worker may have news about its data; rank 0's go above the progress line.
+  void say(const std::string& line) {
+    if (speaks()) {
+      screen_->message(line);
+    } else {
+      fmt::print(hooks_.screen, "{}\n", line);
+    }
+  }
+
+  void describe() {
+    result_.task = config_.task;
+    result_.model = config_.model;
+    result_.unit = task_->unit();
+    for (const auto& parameter : task_->model().parameters()) result_.parameters += parameter.numel();
+    result_.recipe = sync_->recipe();
+    result_.data = task_->data();
+    result_.launcher = cluster_.launcher();
+    result_.out = speaks() ? config_.out : "";
+    if (!speaks()) return;
+    screen_->message(fmt::format("{} {} ({:.2f} M parameters) on {} ({:.1f} MB), {} worker{}, strategy {}, into {}",
+                                 config_.task, config_.model, static_cast<double>(result_.parameters) / 1e6,
+                                 result_.data.name, static_cast<double>(result_.data.bytes) / 1e6, cluster_.size(),
+                                 cluster_.size() == 1 ? "" : "s", name(result_.recipe.strategy), config_.out.string()));
+  }
+
+  void train() {
+    const RateSchedule schedule(config_.schedule, config_.learning_rate, config_.steps, config_.warmup,
+                                config_.final_rate);
+    const int period = control_period(config_.steps);
+    ControlChannel channel(cluster_.communicator("control"), period, 4);
+    const auto units = static_cast<double>(task_->units_per_batch() * config_.sync.accumulation_steps);
+    const auto recent = static_cast<std::size_t>(std::max<std::int64_t>(config_.steps / 20, 1));
+    std::deque<double> losses;  // of this worker, the newest 5 %
+    double first_loss = 0;
+
+    resume_clock();
+    while (result_.steps < config_.steps) {
+      rate_ = schedule.at(result_.steps);
+      const double loss = step();
+      if (result_.steps++ == 0) first_loss = loss;
+      losses.push_back(loss);
+      if (losses.size() > recent) losses.pop_front();
+      if (const auto sums = channel.step({loss, 1, units, stop_wished() ? 1.0 : 0.0})) {
+        on_control(*sums, result_.steps - period);
+        if ((*sums)[3] > 0) {
+          result_.interrupted = true;
+          break;
+        }
+      }
+      if (config_.eval_every > 0 && result_.steps % config_.eval_every == 0 && result_.steps < config_.steps) {
+        pause_clock();
+        double validation_loss = 0;
+        sync_->with_consensus([&] { validation_loss = evaluate(); });
+        record(validation_loss);
+        resume_clock();
+      }
+    }
+    sync_->finish();
+    pause_clock();
+    channel.drain();
+
+    double sum = 0;
+    for (const double loss : losses) sum += loss;
+    const auto totals =
+        group_.sum({first_loss, sum, static_cast<double>(losses.size()), units * static_cast<double>(result_.steps)});
+    result_.train_loss_before = totals[0] / cluster_.size();
+    result_.train_loss = totals[1] / totals[2];
+    result_.units = std::llround(totals[3]);
+    latest_.train_loss = result_.train_loss;
+    latest_.train_loss_step = result_.steps;
+    result_.training_seconds = trained_;
+    latest_.units_per_second = result_.units_per_second();
+    if (speaks()) screen_->finish();
+  }
+
+  /// One optimizer step; returns this worker's mean loss.
+  double step() {
+    optimizer_->zero_grad();
+    set_rate(*optimizer_, rate_);
+    const int passes = config_.sync.accumulation_steps;
+    double total = 0;
+    for (int pass = 0; pass < passes; ++pass) {
+      const auto loss = task_->next_loss();
+      (passes == 1 ? loss : loss / passes).backward();
+      total += loss.item<double>() / passes;
+    }
+    sync_->step();
+    return total;
+  }
+
+  /// Sums over workers and a period, of which `last_step` was the last step.
+  void on_control(const std::vector<double>& sums, std::int64_t last_step) {
+    const double now = trained_ + seconds_since(resumed_);
+    latest_.train_loss = sums[0] / sums[1];
+    latest_.train_loss_step = last_step;
+    latest_.units_per_second = sums[2] / std::max(now - last_control_, 1e-9);
+    last_control_ = now;
+    if (!std::isfinite(latest_.train_loss) && !std::exchange(warned_, true)) {
+      if (speaks()) screen_->message(fmt::format("the loss is no longer finite at step {}: lower the rate", last_step));
+    }
+    record(RunResult::kUnknown);
+  }
+
+  void record(double validation_loss) {
+    if (!speaks()) return;
+    const auto communication = sync_->trace().total();
+    latest_.step = result_.steps;
+    latest_.wall_seconds = seconds_since(origin_);
+    latest_.validation_loss = validation_loss;
+    latest_.learning_rate = rate_;
+    latest_.overlap = communication.overlap();
+    latest_.exposed_seconds = communication.exposed_seconds;
+    latest_.transfer_seconds = communication.transfer_seconds;
+    latest_.bytes = communication.bytes;
+    latest_.local_steps = sync_->recipe().local_steps;
+    metrics_->append(latest_);
+    if (result_.steps >= config_.steps || result_.interrupted) return;
+    const double per_step = latest_.wall_seconds / static_cast<double>(std::max<std::int64_t>(result_.steps, 1));
+    screen_->update({.step = result_.steps,
+                     .steps = config_.steps,
+                     .loss = latest_.train_loss,
+                     .tokens_per_second = latest_.units_per_second,
+                     .overlap = latest_.overlap,
+                     .local_steps = latest_.local_steps,
+                     .seconds_left = per_step * static_cast<double>(config_.steps - result_.steps)});
+    if (std::isfinite(validation_loss)) {
+      screen_->message(fmt::format("step {}: validation loss {:.4f}", result_.steps, validation_loss));
+    }
+  }
+
+  /// Mean over the validation data of all workers, each with the parameters that are in its model now.
+  double evaluate() {
+    const at::NoGradGuard no_grad;
+    const auto mine = task_->validate();
+    const auto sums = group_.sum({mine.loss_sum, mine.count});
+    return sums[0] / sums[1];
+  }
+
+  void resume_clock() { resumed_ = Clock::now(); }
+  void pause_clock() { trained_ += seconds_since(resumed_); }
+
+  void collect_figures() {
+    const auto& trace = sync_->trace();
+    const auto communication = trace.total();
+    const WorkerFigures mine{
+        .transfer_seconds = communication.transfer_seconds,
+        .exposed_seconds = communication.exposed_seconds,
+        .compute_seconds = trace.seconds(SpanKind::kCompute),
+        .outer_seconds = trace.seconds(SpanKind::kOuter),
+        .bytes_sent = communication.bytes,
+        .outer_state_bytes = sync_->outer_state_bytes(),
+        .peak_megabytes = peak_resident_megabytes(),
+        .threads = at::get_num_threads(),
+        .cores = usable_cores(),
+        .host = host_name(),
+    };
+    for (const auto& text : group_.gather(to_text(mine))) result_.workers.push_back(figures_from_text(text));
+  }
+
+  void write_results() {
+    auto spans = sync_->trace().spans();
+    const auto limit = kSpansInTrace / static_cast<std::size_t>(cluster_.size());
+    if (spans.size() > limit) spans.erase(spans.begin(), spans.end() - static_cast<std::ptrdiff_t>(limit));
+    const auto timelines = group_.gather(perfetto_json(spans, origin_, cluster_.rank()));
+    if (!speaks()) return;
+    write_atomically(config_.out / "trace.json", merged_trace(timelines));
+    ensure_writable(config_.out / "model");
+    task_->export_model(config_.out / "model");
+    if (config_.sample_bytes > 0) result_.sample = task_->sample();
+    write_atomically(config_.out / "summary.json", summary_json(result_));
+  }
+
+  TrainConfig config_;
+  const Cluster& cluster_;
+  const RunHooks& hooks_;
+  Group group_;
+  std::optional<Progress> screen_;      // rank 0 only
+  std::optional<MetricsFile> metrics_;  // rank 0 only
+  std::unique_ptr<Task> task_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  std::optional<Synchronizer> sync_;
+
+  RunResult result_;
+  Metrics latest_{.train_loss = RunResult::kUnknown};
+  double rate_ = 0;
+  bool warned_ = false;
+  Clock::time_point origin_;   // the same instant on all workers, up to a barrier
+  Clock::time_point resumed_;  // the training clock stands still during evaluations
+  double trained_ = 0;
+  double last_control_ = 0;
+};
+
+}  // namespace
+
+RunResult run(const TrainConfig& config, const Cluster& cluster, const RunHooks& hooks) {
+  validate(config);
+  return Run(config, cluster, hooks).execute();
+}
+
+}  // namespace co2::train

@@ -1,0 +1,195 @@
+#include "train/summary.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+namespace co2::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename Member>
+double sum(const RunResult& result, Member member) {
+  return std::accumulate(result.workers.begin(), result.workers.end(), 0.0,
+                         [&](double total, const WorkerFigures& worker) { return total + double(worker.*member); });
+}
+
+template <typename Member>
+double mean(const RunResult& result, Member member) {
+  return result.workers.empty() ? 0 : sum(result, member) / static_cast<double>(result.workers.size());
+}
+
+Json to_json(const WorkerFigures& figures) {
+  return {{"transfer_seconds", figures.transfer_seconds},
+          {"exposed_seconds", figures.exposed_seconds},
+          {"compute_seconds", figures.compute_seconds},
+          {"outer_seconds", figures.outer_seconds},
+          {"bytes_sent", figures.bytes_sent},
+          {"outer_state_bytes", figures.outer_state_bytes},
+          {"peak_megabytes", figures.peak_megabytes},
+          {"threads", figures.threads},
+          {"cores", figures.cores},
+          {"host", figures.host}};
+}
+
+Json to_json(const Recipe& recipe) {
+  Json json = {{"strategy", name(recipe.strategy)}};
+  if (recipe.exchange != Recipe::Exchange::kProgress) return json;
+  json["local_steps"] = recipe.local_steps;
+  json["fragments"] = recipe.fragments;
+  json["delay"] = recipe.delay ? Json(*recipe.delay) : Json(nullptr);
+  json["outer_rate"] = recipe.outer_rate;
+  json["momentum"] = recipe.momentum;
+  json["nesterov"] = recipe.nesterov;
+  json["rate_units"] = recipe.rate_units;
+  json["penalty"] = recipe.penalty;
+  json["clip"] = recipe.clip;
+  json["clip_mode"] = name(recipe.clip_mode);
+  json["restart"] = name(recipe.restart);
+  json["mix"] = recipe.mix;
+  json["accumulation_steps"] = recipe.accumulation_steps;
+  json["bucket_bytes"] = recipe.bucket_bytes;
+  return json;
+}
+
+std::string human_bytes(double bytes) {
+  const char* units[] = {"B", "kB", "MB", "GB", "TB"};
+  std::size_t unit = 0;
+  while (bytes >= 1000 && unit + 1 < std::size(units)) bytes /= 1000, ++unit;
+  return unit == 0 ? fmt::format("{:.0f} {}", bytes, units[unit]) : fmt::format("{:.1f} {}", bytes, units[unit]);
+}
+
+std::string human_count(double count) {
+  if (count < 1e4) return fmt::format("{:.0f}", count);
+  if (count < 1e6) return fmt::format("{:.1f} k", count / 1e3);
+  if (count < 1e9) return fmt::format("{:.2f} M", count / 1e6);
+  return fmt::format("{:.2f} G", count / 1e9);
+}
+
+std::string human_loss(double loss) { return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : "-"; }
+
+std::string recipe_text(const Recipe& recipe) {
+  std::string text(name(recipe.strategy));
+  if (recipe.exchange != Recipe::Exchange::kProgress) return text;
+  text += fmt::format(", exchange every {} steps", recipe.local_steps);
+  if (recipe.fragments > 1) text += fmt::format(" in {} fragments", recipe.fragments);
+  return text;
+}
+
+/// "0 | 1": the cores of each worker, in the order of ranks, if there are few of them.
+std::string cores_text(const RunResult& result) {
+  std::vector<std::string> cores;
+  for (const auto& worker : result.workers) cores.push_back(worker.cores);
+  const std::set<std::string> different(cores.begin(), cores.end());
+  if (different.size() == 1) return fmt::format("cores {} each", cores[0]);
+  if (cores.size() <= 8) return fmt::format("cores {}", fmt::join(cores, " | "));
+  return fmt::format("{} sets of cores", different.size());
+}
+
+}  // namespace
+
+double RunResult::transfer_seconds() const { return mean(*this, &WorkerFigures::transfer_seconds); }
+double RunResult::exposed_seconds() const { return mean(*this, &WorkerFigures::exposed_seconds); }
+double RunResult::bytes_per_worker() const { return mean(*this, &WorkerFigures::bytes_sent); }
+
+double RunResult::overlap() const {
+  const double transfer = transfer_seconds();
+  return transfer > 0 ? std::clamp(1 - exposed_seconds() / transfer, 0.0, 1.0) : 1;
+}
+
+std::string to_text(const WorkerFigures& figures) { return to_json(figures).dump(); }
+
+WorkerFigures figures_from_text(const std::string& text) {
+  const auto json = Json::parse(text);
+  WorkerFigures figures;
+  json.at("transfer_seconds").get_to(figures.transfer_seconds);
+  json.at("exposed_seconds").get_to(figures.exposed_seconds);
+  json.at("compute_seconds").get_to(figures.compute_seconds);
+  json.at("outer_seconds").get_to(figures.outer_seconds);
+  json.at("bytes_sent").get_to(figures.bytes_sent);
+  json.at("outer_state_bytes").get_to(figures.outer_state_bytes);
+  json.at("peak_megabytes").get_to(figures.peak_megabytes);
+  json.at("threads").get_to(figures.threads);
+  json.at("cores").get_to(figures.cores);
+  json.at("host").get_to(figures.host);
+  return figures;
+}
+
+std::string summary_json(const RunResult& result) {
+  const double steps = static_cast<double>(std::max<std::int64_t>(result.steps, 1));
+  Json json = {
+      {"task", result.task},
+      {"model", result.model},
+      {"parameters", result.parameters},
+      {"train_loss_before", result.train_loss_before},
+      {"train_loss", result.train_loss},
+      {"validation_loss_before", result.validation_loss_before},
+      {"validation_loss", result.validation_loss},
+      {"steps", result.steps},
+      {"interrupted", result.interrupted},
+      {"unit", result.unit},
+      {"units", result.units},
+      {"units_per_second", result.units_per_second()},
+      {"training_seconds", result.training_seconds},
+      {"wall_seconds", result.wall_seconds},
+      {"transfer_seconds", result.transfer_seconds()},
+      {"exposed_seconds", result.exposed_seconds()},
+      {"overlap", result.overlap()},
+      {"bytes_sent_per_worker", result.bytes_per_worker()},
+      {"bytes_sent_per_worker_and_step", result.bytes_per_worker() / steps},
+      {"outer_state_bytes", result.workers.empty() ? 0 : result.workers[0].outer_state_bytes},
+      {"launcher", result.launcher},
+      {"workers", result.workers.size()},
+      {"recipe", to_json(result.recipe)},
+      {"corpus", {{"name", result.data.name}, {"sha256", result.data.sha256}, {"bytes", result.data.bytes}}},
+      {"per_worker", Json::array()},
+      {"sample", result.sample},
+  };
+  for (const auto& worker : result.workers) json["per_worker"].push_back(to_json(worker));
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string format_summary(const RunResult& result) {
+  std::string text;
+  const auto row = [&](const std::string& label, const std::string& value) {
+    text += fmt::format("  {:<18} {}\n", label, value);
+  };
+  const double steps = static_cast<double>(std::max<std::int64_t>(result.steps, 1));
+  text += result.interrupted ? "interrupted; what was measured so far:\n" : "";
+  row("model", fmt::format("{} {}, {} parameters", result.task, result.model,
+                           human_count(static_cast<double>(result.parameters))));
+  row("corpus", fmt::format("{}, {}", result.data.name, human_bytes(static_cast<double>(result.data.bytes))));
+  row("strategy", recipe_text(result.recipe));
+  if (!result.workers.empty()) {
+    const auto& first = result.workers[0];
+    row("workers", fmt::format("{} ({}), {} thread{} each, {}", result.workers.size(), result.launcher, first.threads,
+                               first.threads == 1 ? "" : "s", cores_text(result)));
+  }
+  row("train loss", fmt::format("{} -> {}", human_loss(result.train_loss_before), human_loss(result.train_loss)));
+  row("validation loss",
+      fmt::format("{} -> {}", human_loss(result.validation_loss_before), human_loss(result.validation_loss)));
+  row("throughput", fmt::format("{} {}/s over all workers", human_count(result.units_per_second()), result.unit));
+  row("steps",
+      fmt::format("{} in {:.1f} s ({:.1f} s in all)", result.steps, result.training_seconds, result.wall_seconds));
+  row("communication",
+      fmt::format("{:.2f} s, {} sent per worker ({} per step)", result.transfer_seconds(),
+                  human_bytes(result.bytes_per_worker()), human_bytes(result.bytes_per_worker() / steps)));
+  row("exposed", fmt::format("{:.2f} s", result.exposed_seconds()));
+  row("overlap", fmt::format("{:.1f} % of the communication was hidden", 100 * result.overlap()));
+  if (!result.workers.empty()) {
+    const double peak = std::ranges::max(result.workers, {}, &WorkerFigures::peak_megabytes).peak_megabytes;
+    row("memory", fmt::format("{:.0f} MB at most per worker, {} of it outer state", peak,
+                              human_bytes(static_cast<double>(result.workers[0].outer_state_bytes))));
+  }
+  if (!result.out.empty()) row("written to", result.out.string());
+  if (!result.sample.empty()) text += fmt::format("\nThe model writes:\n{}\n", result.sample);
+  return text;
+}
+
+}  // namespace co2::train

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <co2/options.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "train/task.h"
+
+namespace co2::train {
+
+/// What one worker saw of the run.
+struct WorkerFigures {
+  double transfer_seconds = 0;  ///< time with a transfer under way
+  double exposed_seconds = 0;   ///< time that training waited for one
+  double compute_seconds = 0;
+  double outer_seconds = 0;  ///< launch and apply passes
+  std::int64_t bytes_sent = 0;
+  std::int64_t outer_state_bytes = 0;
+  double peak_megabytes = 0;  ///< peak resident memory of its process, in units of 1e6 bytes
+  int threads = 0;
+  std::string cores{};  ///< that it may run on, such as "0,2-3"
+  std::string host{};
+};
+
+/// The result of a run, the same on all workers except for `out` and `sample`, which only rank 0 has.
+struct RunResult {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+  std::string task;
+  std::string model;
+  std::string unit;  ///< what the throughput counts
+  std::int64_t parameters = 0;
+  Recipe recipe;
+  DataDescription data;
+  std::string launcher;
+
+  double train_loss_before = kUnknown;  ///< of the first step, mean over workers
+  double train_loss = kUnknown;         ///< mean over workers and the last 5 % of the steps
+  double validation_loss_before = kUnknown;
+  double validation_loss = kUnknown;  ///< of the final model
+
+  std::int64_t steps = 0;
+  std::int64_t units = 0;       ///< over all workers
+  double training_seconds = 0;  ///< steps and the final exchange, without evaluations
+  double wall_seconds = 0;      ///< from the first worker's start to the last evaluation
+  bool interrupted = false;
+
+  std::vector<WorkerFigures> workers;  ///< by rank
+  std::filesystem::path out;
+  std::string sample;
+
+  double units_per_second() const { return training_seconds > 0 ? static_cast<double>(units) / training_seconds : 0; }
+  double transfer_seconds() const;  ///< mean over workers
+  double exposed_seconds() const;   ///< mean over workers
+  double overlap() const;           ///< 1 - exposed / transfer, 0..1; 1 if nothing was transferred
+  double bytes_per_worker() const;  ///< mean over workers
+};
+
+/// The contents of summary.json.
+std::string summary_json(const RunResult& result);
+
+/// The same for people: aligned columns, human units, and the sample. Ends with a line end.
+std::string format_summary(const RunResult& result);
+
+/// One worker's figures as a line of JSON, and back: how they travel between workers.
+std::string to_text(const WorkerFigures& figures);
+WorkerFigures figures_from_text(const std::string& text);
+
+}  // namespace co2::train
