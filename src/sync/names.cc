@@ -43,8 +43,8 @@ T value_of(const Names<T, N>& names, std::string_view option, std::string_view t
     known.emplace_back(candidate);
   }
   const std::string near = closest(text, known);
-  throw OptionError(fmt::format("{} '{}' is not known{}. Allowed: {}", option, text,
-                                near.empty() ? "" : fmt::format("; did you mean '{}'?", near), fmt::join(known, ", ")));
+  throw OptionError(fmt::format("{} '{}' is not known{} Allowed: {}", option, text,
+                                near.empty() ? "." : fmt::format("; did you mean '{}'?", near), fmt::join(known, ", ")));
 }
 
 }  // namespace
