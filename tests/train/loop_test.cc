@@ -1,0 +1,235 @@
+#include "train/loop.h"
+
+#include <co2/error.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <atomic>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "train/files.h"
+#include "train/gpt/gpt_config.h"
+#include "train/safetensors.h"
+#include "train/temporary.h"
+#include "train/validate.h"
+
+namespace co2::train {
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+/// A run that takes a moment: nano with a short context on the synthetic corpus.
+TrainConfig quick(const fs::path& out) {
+  TrainConfig config;
+  config.corpus = "synthetic";
+  config.context = 16;
+  config.batch = 4;
+  config.eval_batches = 4;
+  config.steps = 30;
+  config.eval_every = 10;
+  config.learning_rate = 3e-3;
+  config.sync.local_steps = 4;
+  config.sample_bytes = 20;
+  config.out = out;
+  return config;
+}
+
+struct Outcome {
+  std::vector<RunResult> results;
+  std::vector<std::string> errors;  // by rank, empty where there was none
+};
+
+/// All workers as threads of this process; what they show goes into `screen`.
+Outcome run_workers(int workers, const TrainConfig& config, const fs::path& screen,
+                    const std::function<bool(int)>& stop_wished = {}) {
+  Outcome outcome;
+  outcome.results.resize(static_cast<std::size_t>(workers));
+  outcome.errors.resize(static_cast<std::size_t>(workers));
+  std::FILE* file = std::fopen(screen.c_str(), "w");
+  auto clusters = Cluster::in_process(workers);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < workers; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto index = static_cast<std::size_t>(rank);
+      RunHooks hooks;
+      hooks.screen = file;
+      hooks.config_text = [](const TrainConfig& resolved) {
+        return "{\"steps\":" + std::to_string(resolved.steps) + "}\n";
+      };
+      if (stop_wished) hooks.stop_wished = [&, rank] { return stop_wished(rank); };
+      try {
+        outcome.results[index] = run(config, clusters[index], hooks);
+      } catch (const Error& error) {
+        outcome.errors[index] = error.what();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  std::fclose(file);
+  return outcome;
+}
+
+std::vector<Json> lines_of(const fs::path& path) {
+  std::vector<Json> lines;
+  std::ifstream stream(path);
+  for (std::string line; std::getline(stream, line);) lines.push_back(Json::parse(line));
+  return lines;
+}
+
+class EveryStrategy : public testing::TestWithParam<Strategy> {};
+
+TEST_P(EveryStrategy, TwoWorkersLearnAndWriteEverything) {
+  const TestFolder folder;
+  auto config = quick(folder / "run");
+  config.sync.strategy = GetParam();
+  const auto outcome = run_workers(2, config, folder / "screen");
+  ASSERT_EQ(outcome.errors, (std::vector<std::string>{"", ""}));
+  const auto& result = outcome.results[0];
+  EXPECT_NEAR(result.validation_loss_before, std::log(256.0), 0.2);
+  EXPECT_LT(result.validation_loss, result.validation_loss_before - 1);
+  EXPECT_LT(result.train_loss, result.train_loss_before - 1);
+  EXPECT_EQ(result.steps, 30);
+  EXPECT_EQ(result.units, 2 * 30 * 4 * 16);
+  EXPECT_FALSE(result.interrupted);
+  EXPECT_EQ(result.validation_loss, outcome.results[1].validation_loss);
+  EXPECT_EQ(result.workers.size(), 2u);
+  EXPECT_GE(result.overlap(), 0);
+  EXPECT_LE(result.overlap(), 1);
+  EXPECT_EQ(result.bytes_per_worker() > 0, GetParam() != Strategy::kNone);
+
+  const auto out = folder / "run";
+  EXPECT_EQ(Json::parse(read_file(out / "config.json"))["steps"], 30);
+  const auto summary = Json::parse(read_file(out / "summary.json"));
+  EXPECT_EQ(summary["workers"], 2);
+  EXPECT_EQ(summary["recipe"]["strategy"], std::string(name(GetParam())));
+  EXPECT_EQ(summary["corpus"]["name"], "synthetic");
+  EXPECT_NEAR(summary["validation_loss"].get<double>(), result.validation_loss, 1e-12);
+
+  std::vector<std::int64_t> evaluated;
+  for (const auto& line : lines_of(out / "metrics.jsonl")) {
+    if (!line["validation_loss"].is_null()) evaluated.push_back(line["step"].get<std::int64_t>());
+    EXPECT_TRUE(line["tokens_per_second"].is_number());
+  }
+  EXPECT_EQ(evaluated, (std::vector<std::int64_t>{10, 20, 30}));
+
+  std::set<int> ranks;
+  const auto trace = Json::parse(read_file(out / "trace.json"));
+  for (const auto& event : trace["traceEvents"]) ranks.insert(event["pid"].get<int>());
+  EXPECT_EQ(ranks.size(), 2u);
+
+  const auto model = read_safetensors(out / "model" / "model.safetensors");
+  std::int64_t elements = 0;
+  for (const auto& [key, tensor] : model.tensors) {
+    elements += tensor.numel();
+    EXPECT_TRUE(tensor.isfinite().all().item<bool>()) << key;
+  }
+  EXPECT_EQ(elements, parameter_count(gpt_preset("nano", 16)));
+  EXPECT_EQ(result.sample.size(), 20u);
+  EXPECT_NE(format_summary(result).find("The model writes"), std::string::npos);
+}
+
+INSTANTIATE_TEST_SUITE_P(Loop, EveryStrategy, testing::ValuesIn(all_strategies()), [](const auto& param_info) {
+  std::string text(name(param_info.param));
+  std::erase(text, '-');
+  return text;
+});
+
+TEST(Loop, TheSameSeedGivesTheSameRun) {
+  const TestFolder folder;
+  const auto first = run_workers(2, quick(folder / "a"), folder / "screen");
+  const auto second = run_workers(2, quick(folder / "b"), folder / "screen");
+  EXPECT_EQ(read_file(folder / "a/model/model.safetensors"), read_file(folder / "b/model/model.safetensors"));
+  auto other = quick(folder / "c");
+  other.seed = 2;
+  run_workers(2, other, folder / "screen");
+  EXPECT_NE(read_file(folder / "a/model/model.safetensors"), read_file(folder / "c/model/model.safetensors"));
+}
+
+TEST(Loop, AccumulationOfHalfBatchesCountsTheSameTokens) {
+  const TestFolder folder;
+  auto config = quick(folder / "run");
+  config.batch = 2;
+  config.sync.accumulation_steps = 2;
+  for (const auto strategy : {Strategy::kDdp, Strategy::kCo2}) {
+    config.sync.strategy = strategy;
+    const auto outcome = run_workers(2, config, folder / "screen");
+    ASSERT_EQ(outcome.errors, (std::vector<std::string>{"", ""}));
+    EXPECT_EQ(outcome.results[0].units, 2 * 30 * 4 * 16);
+    EXPECT_LT(outcome.results[0].validation_loss, outcome.results[0].validation_loss_before - 1);
+  }
+}
+
+TEST(Loop, EveryOptimizerAndScheduleTrainsAlone) {
+  const TestFolder folder;
+  for (const std::string optimizer : {"adamw", "adam", "sgd"}) {
+    auto config = quick(folder / "run");
+    config.optimizer = optimizer;
+    config.schedule = optimizer == "adam" ? "linear" : "constant";
+    config.learning_rate = optimizer == "sgd" ? 0.1 : 3e-3;
+    config.weight_decay = optimizer == "adam" ? 0 : 0.1;
+    std::FILE* screen = std::fopen("/dev/null", "w");
+    const auto result = run(config, Cluster::alone(), {.screen = screen});
+    std::fclose(screen);
+    EXPECT_LT(result.validation_loss, result.validation_loss_before - 1) << optimizer;
+  }
+}
+
+TEST(Loop, OneWorkersWishStopsAllAfterTheSameStepAndSavesWhatThereIs) {
+  const TestFolder folder;
+  auto config = quick(folder / "run");
+  config.steps = 100'000;
+  config.eval_every = 0;
+  std::atomic<int> asked = 0;
+  const auto outcome = run_workers(2, config, folder / "screen", [&](int rank) { return rank == 1 && ++asked > 15; });
+  ASSERT_EQ(outcome.errors, (std::vector<std::string>{"", ""}));
+  EXPECT_TRUE(outcome.results[0].interrupted);
+  EXPECT_TRUE(outcome.results[1].interrupted);
+  EXPECT_EQ(outcome.results[0].steps, outcome.results[1].steps);
+  EXPECT_LT(outcome.results[0].steps, 100);
+  EXPECT_EQ(Json::parse(read_file(folder / "run/summary.json"))["interrupted"], true);
+  EXPECT_TRUE(fs::exists(folder / "run/model/model.safetensors"));
+}
+
+TEST(Loop, AnUnwritableFolderIsAnErrorOnAllWorkersBeforeTraining) {
+  const TestFolder folder;
+  write_atomically(folder / "file", "");
+  const auto outcome = run_workers(3, quick(folder / "file" / "run"), folder / "screen");
+  EXPECT_NE(outcome.errors[0].find("--out"), std::string::npos) << outcome.errors[0];
+  EXPECT_NE(outcome.errors[1].find("another worker"), std::string::npos) << outcome.errors[1];
+  EXPECT_NE(outcome.errors[2].find("another worker"), std::string::npos) << outcome.errors[2];
+}
+
+TEST(Loop, AMissingCorpusIsAnErrorOnAllWorkers) {
+  const TestFolder folder;
+  auto config = quick(folder / "run");
+  config.corpus = (folder / "missing.txt").string();
+  const auto outcome = run_workers(2, config, folder / "screen");
+  for (const auto& error : outcome.errors) EXPECT_NE(error.find("missing.txt"), std::string::npos) << error;
+}
+
+TEST(Validate, NamesTheOptionItsValueAndTheRange) {
+  const auto message = [](auto change) {
+    TrainConfig config;
+    change(config);
+    return message_of<OptionError>([&] { validate(config); });
+  };
+  EXPECT_EQ(message([](TrainConfig&) {}), "");
+  EXPECT_NE(message([](auto& c) { c.task = "gtp"; }).find("did you mean gpt"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.model = "tinny"; }).find("did you mean tiny"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.optimizer = "adamv"; }).find("did you mean adam"), std::string::npos);
+  EXPECT_EQ(message([](auto& c) { c.learning_rate = -1; }), "learning_rate is -1; it must be above 0 and at most 1000");
+  EXPECT_NE(message([](auto& c) { c.learning_rate = std::nan(""); }), "");
+  EXPECT_NE(message([](auto& c) { c.warmup = 1.5; }), "");
+  EXPECT_NE(message([](auto& c) { c.steps = 0; }), "");
+  EXPECT_NE(message([](auto& c) { c.batch = 0; }), "");
+  EXPECT_NE(message([](auto& c) { c.validation_share = 0; }), "");
+  EXPECT_NE(message([](auto& c) { c.sync.local_steps = 0; }), "");
+}
+
+}  // namespace
+}  // namespace co2::train
