@@ -129,7 +129,7 @@ class Run {
     ControlChannel channel(cluster_.communicator("control"), period, 4);
     const auto units = static_cast<double>(task_->units_per_batch() * config_.sync.accumulation_steps);
     const auto recent = static_cast<std::size_t>(std::max<std::int64_t>(config_.steps / 20, 1));
-    std::deque<double> losses;  // of this worker, the newest 5 %
+    std::deque<double> losses;  // of this worker, the newest ones
     double first_loss = 0;
 
     resume_clock();
@@ -158,6 +158,9 @@ class Run {
     pause_clock();
     channel.drain();
 
+    // An interrupted run has taken fewer steps than were planned: the share is of those.
+    const auto last = std::min(losses.size(), static_cast<std::size_t>(std::max<std::int64_t>(result_.steps / 20, 1)));
+    losses.erase(losses.begin(), losses.end() - static_cast<std::ptrdiff_t>(last));
     double sum = 0;
     for (const double loss : losses) sum += loss;
     const auto totals =
