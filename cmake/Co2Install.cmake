@@ -1,12 +1,6 @@
 # What `cmake --install` puts in place: include/co2, the library, the program, and the CMake package with co2::co2.
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(_co2_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/co2)
-
-# The installed package must not point into this source tree.
-set_target_properties(co2 PROPERTIES INTERFACE_INCLUDE_DIRECTORIES
-  "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>;$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
-target_compile_features(co2 PUBLIC cxx_std_20)
 
 install(TARGETS co2 EXPORT co2Targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/co2 DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.h)
