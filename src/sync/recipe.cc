@@ -58,7 +58,7 @@ Recipe defaults(Strategy strategy, int local_steps) {
       recipe.clip = local_steps;
       break;
     case Strategy::kCo2:
-      recipe.fragments = std::min(12, local_steps);
+      recipe.fragments = std::min(4, local_steps);
       recipe.momentum = 0.3;
       recipe.rate_units = true;
       recipe.penalty = true;

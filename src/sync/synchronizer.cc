@@ -214,14 +214,18 @@ void Synchronizer::Impl::apply_all_in_flight() {
   }
 }
 
+// Fragment by fragment: a copy of the whole model at once would be the peak of memory of a whole run.
 void Synchronizer::Impl::average_live_parameters() {
-  const at::Tensor average = flat_.data().clone();
-  const auto works = all_reduce_in_buckets(*communicator_, average, recipe_.bucket_bytes);
-  const auto bytes = communicator_->all_reduce_wire_bytes(static_cast<std::int64_t>(average.nbytes()));
-  wait_for_transfer(works, bytes, schedule_.round(steps_), -1, trace_);
-  average.div_(communicator_->size());
-  flat_.data().copy_(average);
-  consensus_.copy_(average);
+  for (const Range& range : flat_.fragments(recipe_.fragments)) {
+    const at::Tensor live = flat_.data().narrow(0, range.begin, range.size());
+    const at::Tensor average = live.clone();
+    const auto works = all_reduce_in_buckets(*communicator_, average, recipe_.bucket_bytes);
+    const auto bytes = communicator_->all_reduce_wire_bytes(static_cast<std::int64_t>(average.nbytes()));
+    wait_for_transfer(works, bytes, schedule_.round(steps_), -1, trace_);
+    average.div_(communicator_->size());
+    live.copy_(average);
+    consensus_.narrow(0, range.begin, range.size()).copy_(average);
+  }
 }
 
 void Synchronizer::Impl::finish() {

@@ -24,7 +24,7 @@ struct TrainConfig {
 
   // Inner optimizer and schedule.
   std::string optimizer = "adamw";   ///< adamw, adam, sgd
-  double learning_rate = 1e-3;
+  double learning_rate = 2e-3;
   double weight_decay = 0.1;
   double beta1 = 0.9;                ///< Adam's; SGD's momentum
   double beta2 = 0.95;
@@ -34,7 +34,7 @@ struct TrainConfig {
   double final_rate = 0.1;           ///< at the last step, as a share of learning_rate
 
   // The run.
-  std::int64_t steps = 600;
+  std::int64_t steps = 800;
   std::int64_t eval_every = 100;     ///< 0: only at the end
   std::uint64_t seed = 1;
   std::filesystem::path out;         ///< empty: runs/<task>-<model>-<strategy>-<time>

@@ -24,7 +24,7 @@ def strategy_values(strategy, tau):
                                  mix=0.5),
         "overlap-local-sgd": dict(momentum=0.7, restart="mix", mix=0.4),
         "co2-paper": dict(momentum=0.2, penalty=True, clip=float(tau), rate_units=True),
-        "co2": dict(fragments=min(12, tau), momentum=0.3, penalty=True, clip=float(tau), restart="keep",
+        "co2": dict(fragments=min(4, tau), momentum=0.3, penalty=True, clip=float(tau), restart="keep",
                     rate_units=True),
     }
     return COMMON | own[strategy]
