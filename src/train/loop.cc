@@ -172,7 +172,10 @@ class Run {
     latest_.train_loss_step = result_.steps;
     result_.training_seconds = trained_;
     latest_.units_per_second = result_.units_per_second();
-    if (speaks()) screen_->finish();
+    if (speaks()) {
+      show();
+      screen_->finish();
+    }
   }
 
   /// One optimizer step; returns this worker's mean loss.
@@ -216,8 +219,15 @@ class Run {
     latest_.bytes = communication.bytes;
     latest_.local_steps = sync_->recipe().local_steps;
     metrics_->append(latest_);
-    if (result_.steps >= config_.steps || result_.interrupted) return;
-    const double per_step = latest_.wall_seconds / static_cast<double>(std::max<std::int64_t>(result_.steps, 1));
+    if (result_.steps >= config_.steps || result_.interrupted) return;  // the line has ended
+    show();
+    if (std::isfinite(validation_loss)) {
+      screen_->message(fmt::format("step {}: validation loss {:.4f}", result_.steps, validation_loss));
+    }
+  }
+
+  void show() {
+    const double per_step = seconds_since(origin_) / static_cast<double>(std::max<std::int64_t>(result_.steps, 1));
     screen_->update({.step = result_.steps,
                      .steps = config_.steps,
                      .loss = latest_.train_loss,
@@ -225,9 +235,6 @@ class Run {
                      .overlap = latest_.overlap,
                      .local_steps = latest_.local_steps,
                      .seconds_left = per_step * static_cast<double>(config_.steps - result_.steps)});
-    if (std::isfinite(validation_loss)) {
-      screen_->message(fmt::format("step {}: validation loss {:.4f}", result_.steps, validation_loss));
-    }
   }
 
   /// Mean over the validation data of all workers, each with the parameters that are in its model now.
