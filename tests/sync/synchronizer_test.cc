@@ -136,7 +136,6 @@ TEST(Synchronizer, WithConsensusShowsItAndPutsTheLiveParametersBack) {
 TEST(Synchronizer, BatchNormStatisticsAreAveraged) {
   for (const Strategy strategy : {Strategy::kDdp, Strategy::kLocalSgd, Strategy::kCo2}) {
     run_workers(2, [&](const Cluster& cluster) {
-      torch::manual_seed(1);
       torch::nn::BatchNorm1d norm(3);
       torch::optim::SGD optimizer(norm->parameters(), 0.01);
       Synchronizer sync(cluster, *norm, optimizer, {.strategy = strategy, .local_steps = 2});
