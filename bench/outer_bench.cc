@@ -50,6 +50,18 @@ double run_apply(ApplyFunction function, const Arrays& a, Restart restart) {
   return function(a.sum, a.momentum, a.consensus, a.sent, a.live, move_of(restart), restart == Restart::kPaper);
 }
 
+/// The rule as docs/algorithm.md states it, one tensor per symbol: what a first implementation looks like.
+double apply_as_written(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus,
+                        const at::Tensor& sent, const at::Tensor& live, const Move& move, bool /*want_norm*/) {
+  const at::Tensor g = sum * move.progress_scale;
+  const at::Tensor m = (momentum * move.momentum + g).clamp(-move.clip, move.clip);
+  const at::Tensor moved = m * move.rate;
+  momentum.copy_(m);
+  consensus.sub_(moved);
+  live.add_(sent).sub_(moved);
+  return 0;
+}
+
 double largest_difference(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
 
 /// A time means nothing if the result is wrong. Values are within ±4, so 1e-6 is two units in their last place.
@@ -64,6 +76,11 @@ void check_agreement(std::int64_t elements) {
                     largest_difference(fused.live, chain.live) <= 1e-6 &&
                     std::abs(fused_norm - chain_norm) <= 1e-5 * chain_norm,
                 "the fused apply and the chain of operators disagree");
+    if (restart == Restart::kKeep) {
+      const Arrays written(elements);
+      run_apply(apply_as_written, written, restart);
+      TORCH_CHECK(largest_difference(fused.live, written.live) <= 1e-6, "the fused apply and the formula disagree");
+    }
     outer::launch(fused.consensus, fused.live, 3, fused.sum, fused.sent);
     with_operators::launch(fused.consensus, fused.live, 3, chain.sum, chain.sent);
     TORCH_CHECK(at::equal(fused.sum, chain.sum) && at::equal(fused.sent, chain.sent),
@@ -89,6 +106,7 @@ void add_benchmarks(const Arrays& a, const at::Tensor& from, const at::Tensor& t
       [=] { std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes()); });
   add("apply_keep/fused", 8 * array, [=] { run_apply(outer::apply, a, Restart::kKeep); });
   add("apply_keep/operators", 8 * array, [=] { run_apply(with_operators::apply, a, Restart::kKeep); });
+  add("apply_keep/as_written", 8 * array, [=] { run_apply(apply_as_written, a, Restart::kKeep); });
   add("apply_paper/fused", 6 * array, [=] { run_apply(outer::apply, a, Restart::kPaper); });
   add("apply_paper/operators", 6 * array, [=] { run_apply(with_operators::apply, a, Restart::kPaper); });
   add("launch/fused", 4 * array, [=] { outer::launch(a.consensus, a.live, 1, a.sum, a.sent); });
@@ -173,6 +191,7 @@ int run(int argc, char** argv) {
 
   fmt::print("\nmedian of the repetitions' ratios [10 % .. 90 %]\n");
   reporter.print_ratio("apply keep: fused, times the operators' speed", "apply_keep/fused", "apply_keep/operators");
+  reporter.print_ratio("apply keep: times the formula as written", "apply_keep/fused", "apply_keep/as_written");
   reporter.print_ratio("apply keep: fused, share of memcpy's bandwidth", "apply_keep/fused", "memcpy");
   reporter.print_ratio("apply paper: times operators", "apply_paper/fused", "apply_paper/operators");
   reporter.print_ratio("apply paper: share of memcpy", "apply_paper/fused", "memcpy");
