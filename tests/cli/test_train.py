@@ -25,7 +25,7 @@ def test_two_workers_train_and_leave_their_files(tmp_path):
     for name in ("config.json", "metrics.jsonl", "summary.json", "trace.json", "model/model.safetensors"):
         assert (out / name).stat().st_size > 0
     config = json.loads((out / "config.json").read_text())
-    assert config["workers"] == 2 and config["local_steps"] == 6 and config["fragments"] == 6
+    assert config["workers"] == 2 and config["local_steps"] == 6 and config["fragments"] == 4
     assert config["out"] is None, "a run from this file gets a folder of its own"
 
 
