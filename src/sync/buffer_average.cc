@@ -49,12 +49,7 @@ void BufferAverage::apply() {
 }
 
 void BufferAverage::abandon() noexcept {
-  for (const WorkPtr& work : works_) {
-    try {
-      work->wait();
-    } catch (...) {  // a peer that is gone is why we are here
-    }
-  }
+  wait_out(works_);
   works_.clear();
 }
 

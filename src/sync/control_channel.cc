@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "sync/transfer.h"
+
 namespace co2 {
 
 ControlChannel::ControlChannel(std::shared_ptr<Communicator> communicator, int period, int width)
@@ -15,10 +17,7 @@ ControlChannel::ControlChannel(std::shared_ptr<Communicator> communicator, int p
 }
 
 ControlChannel::~ControlChannel() {
-  try {
-    drain();
-  } catch (...) {  // a peer that is gone is why we are here
-  }
+  wait_out({work_});
 }
 
 std::optional<std::vector<double>> ControlChannel::step(const std::vector<double>& mine) {

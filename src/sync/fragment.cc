@@ -117,14 +117,7 @@ void Fragment::apply(const WireFormat& wire, MessagePool& pool, const std::vecto
 }
 
 void Fragment::abandon() noexcept {
-  for (InFlight& exchange : in_flight_) {
-    for (const WorkPtr& work : exchange.message.works) {
-      try {
-        work->wait();
-      } catch (...) {  // a peer that is gone is why we are here
-      }
-    }
-  }
+  for (const InFlight& exchange : in_flight_) wait_out(exchange.message.works);
   in_flight_.clear();
 }
 

@@ -68,12 +68,7 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std
 
 GradientReducer::~GradientReducer() {
   for (const Slot& slot : slots_) torch::autograd::impl::set_post_acc_grad_hooks(slot.parameter, nullptr);
-  for (const Bucket& bucket : buckets_) {
-    try {
-      if (bucket.work) bucket.work->wait();
-    } catch (...) {  // a peer that is gone is why we are here
-    }
-  }
+  for (const Bucket& bucket : buckets_) wait_out({bucket.work});
 }
 
 void GradientReducer::on_gradient(std::size_t index) {

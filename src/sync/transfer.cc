@@ -27,4 +27,13 @@ void wait_for_transfer(const std::vector<WorkPtr>& works, std::int64_t bytes, st
   }
 }
 
+void wait_out(const std::vector<WorkPtr>& works) noexcept {
+  for (const WorkPtr& work : works) {
+    try {
+      if (work) work->wait();
+    } catch (...) {  // whoever waits here has nobody left to tell
+    }
+  }
+}
+
 }  // namespace co2
