@@ -12,12 +12,12 @@ namespace co2 {
 
 /// How to reach the other workers. Empty or zero means: from the environment, or chosen by co2.
 struct ClusterOptions {
-  std::string host = {};                        ///< where rank 0 can be reached; otherwise MASTER_ADDR
-  int port = 0;                                 ///< its port, 1..65535; otherwise MASTER_PORT
-  std::string interface = {};                   ///< network interface (eth0); otherwise GLOO_SOCKET_IFNAME, or the one
-                                                ///< that leads to the host
-  std::chrono::seconds rendezvous_timeout{300}; ///< how long to wait for the other workers to appear, > 0
-  std::chrono::seconds collective_timeout{600}; ///< how long one collective may take before it is an error, > 0
+  std::string host = {};                         ///< where rank 0 can be reached; otherwise MASTER_ADDR
+  int port = 0;                                  ///< its port, 1..65535; otherwise MASTER_PORT
+  std::string interface = {};                    ///< network interface (eth0); otherwise GLOO_SOCKET_IFNAME, or the one
+                                                 ///< that leads to the host
+  std::chrono::seconds rendezvous_timeout{300};  ///< how long to wait for the other workers to appear, > 0
+  std::chrono::seconds collective_timeout{600};  ///< how long one collective may take before it is an error, > 0
 };
 
 /// Who we are among the workers, and the way to talk to the others. A small handle: copies share one rendezvous.

@@ -42,10 +42,10 @@ class DataError : public Error {
 class CommError : public Error {
  public:
   struct Where {
-    std::string operation;         ///< "all-reduce", "broadcast", ...
-    int rank = -1;                 ///< the rank that noticed
-    std::int64_t round = -1;       ///< the round of the exchange, -1 outside of rounds
-    std::string peer;              ///< the peer's address if the backend told it, otherwise empty
+    std::string operation;    ///< "all-reduce", "broadcast", ...
+    int rank = -1;            ///< the rank that noticed
+    std::int64_t round = -1;  ///< the round of the exchange, -1 outside of rounds
+    std::string peer;         ///< the peer's address if the backend told it, otherwise empty
   };
   CommError(Where where, const std::string& cause);
   const Where& where() const noexcept { return where_; }

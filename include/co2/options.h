@@ -37,18 +37,18 @@ enum class ClipMode {
 /// honour is an error.
 struct Options {
   Strategy strategy = Strategy::kCo2;
-  int local_steps = 12;              ///< tau: optimizer steps between two exchanges of a fragment, 1..1000000
-  std::optional<int> fragments = {};        ///< P: parts of the model that are exchanged in turn, 1..local_steps
-  std::optional<int> delay = {};            ///< delta: steps from a launch to its apply, 0 (blocking)..local_steps
-  std::optional<double> outer_rate = {};    ///< alpha: size of the outer step, > 0..10
-  std::optional<double> momentum = {};      ///< beta: outer momentum, 0..<1
-  std::optional<bool> nesterov = {};        ///< look ahead along the outer momentum
-  std::optional<bool> penalty = {};         ///< divide progress by its staleness gap
-  std::optional<double> clip = {};          ///< phi: limit of the outer momentum in units of the inner rate; 0 is off
+  int local_steps = 12;                   ///< tau: optimizer steps between two exchanges of a fragment, 1..1000000
+  std::optional<int> fragments = {};      ///< P: parts of the model that are exchanged in turn, 1..local_steps
+  std::optional<int> delay = {};          ///< delta: steps from a launch to its apply, 0 (blocking)..local_steps
+  std::optional<double> outer_rate = {};  ///< alpha: size of the outer step, > 0..10
+  std::optional<double> momentum = {};    ///< beta: outer momentum, 0..<1
+  std::optional<bool> nesterov = {};      ///< look ahead along the outer momentum
+  std::optional<bool> penalty = {};       ///< divide progress by its staleness gap
+  std::optional<double> clip = {};        ///< phi: limit of the outer momentum in units of the inner rate; 0 is off
   std::optional<ClipMode> clip_mode = {};
   std::optional<Restart> restart = {};
-  std::optional<double> mix = {};           ///< rho: the worker's own share in Restart::kMix, 0..1
-  int accumulation_steps = 1;        ///< backward passes per step(); `ddp` sends after the last one, >= 1
+  std::optional<double> mix = {};        ///< rho: the worker's own share in Restart::kMix, 0..1
+  int accumulation_steps = 1;            ///< backward passes per step(); `ddp` sends after the last one, >= 1
   std::int64_t bucket_bytes = 25 << 20;  ///< largest single collective, 1 KiB..1 GiB
 };
 
@@ -63,9 +63,9 @@ struct Recipe {
   double outer_rate = 1;
   double momentum = 0;
   bool nesterov = false;
-  bool rate_units = false;      ///< momentum in units of the inner rate, so that a schedule does not distort it
+  bool rate_units = false;  ///< momentum in units of the inner rate, so that a schedule does not distort it
   bool penalty = false;
-  double clip = 0;              ///< 0 is off
+  double clip = 0;  ///< 0 is off
   ClipMode clip_mode = ClipMode::kValue;
   Restart restart = Restart::kPaper;
   double mix = 0;

@@ -23,8 +23,8 @@ struct Span {
   Clock::time_point begin;
   Clock::time_point end;
   std::int64_t round = 0;
-  int fragment = -1;        ///< -1: not about one fragment
-  std::int64_t bytes = 0;   ///< sent by this worker, for transfers
+  int fragment = -1;       ///< -1: not about one fragment
+  std::int64_t bytes = 0;  ///< sent by this worker, for transfers
 };
 
 /// What became of a round's (or a whole run's) communication.

@@ -17,8 +17,10 @@ std::string local_address_towards(const std::string& host) {
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
   if (const int error = getaddrinfo(host.c_str(), "9", &hints, &found); error != 0) {
-    throw ClusterError(fmt::format("host '{}' can't be resolved: {}. Set MASTER_ADDR (or --host) to a name or address "
-                                   "that all workers know", host, gai_strerror(error)));
+    throw ClusterError(
+        fmt::format("host '{}' can't be resolved: {}. Set MASTER_ADDR (or --host) to a name or address "
+                    "that all workers know",
+                    host, gai_strerror(error)));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
   for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
@@ -36,8 +38,10 @@ std::string local_address_towards(const std::string& host) {
       return text.data();
     }
   }
-  throw ClusterError(fmt::format("there is no route to host '{}': check the network, or name the interface that leads "
-                                 "to it (--interface, or GLOO_SOCKET_IFNAME)", host));
+  throw ClusterError(
+      fmt::format("there is no route to host '{}': check the network, or name the interface that leads "
+                  "to it (--interface, or GLOO_SOCKET_IFNAME)",
+                  host));
 }
 
 }  // namespace co2

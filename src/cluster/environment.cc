@@ -33,8 +33,10 @@ class Variables {
   }
   int required(const std::string& name, int lowest, int highest, const std::string& why) const {
     if (const auto value = number(name, lowest, highest)) return *value;
-    throw ClusterError(fmt::format("{} is not set, but {}: set it, or start the workers with torchrun, mpirun, srun or "
-                                   "co2 launch", name, why));
+    throw ClusterError(
+        fmt::format("{} is not set, but {}: set it, or start the workers with torchrun, mpirun, srun or "
+                    "co2 launch",
+                    name, why));
   }
 
  private:
@@ -77,8 +79,8 @@ void read_place(const Variables& variables, const Names& names, Placement& place
                                    names.local_size, placement.local_size));
   }
   if (placement.local_size > r.size) {
-    throw ClusterError(fmt::format("{} = {} contradicts {} = {}", names.local_size, placement.local_size, names.size,
-                                   r.size));
+    throw ClusterError(
+        fmt::format("{} = {} contradicts {} = {}", names.local_size, placement.local_size, names.size, r.size));
   }
 }
 
@@ -90,12 +92,12 @@ void check_agreement(const Variables& variables, const Names& chosen, const Rend
     const auto rank = variables.number(other.rank, 0, kMany);
     const auto size = variables.number(other.size, 1, kMany);
     if (size && *size == r.size && rank && *rank != r.rank) {
-      throw ClusterError(fmt::format("{} = {} contradicts {} = {}: unset one of them", chosen.rank, r.rank, other.rank,
-                                     *rank));
+      throw ClusterError(
+          fmt::format("{} = {} contradicts {} = {}: unset one of them", chosen.rank, r.rank, other.rank, *rank));
     }
     if (size && *size != r.size && *size != 1) {
-      throw ClusterError(fmt::format("{} = {} contradicts {} = {}: unset one of them", chosen.size, r.size, other.size,
-                                     *size));
+      throw ClusterError(
+          fmt::format("{} = {} contradicts {} = {}: unset one of them", chosen.size, r.size, other.size, *size));
     }
   }
 }
@@ -122,8 +124,8 @@ void read_rendezvous(const Variables& variables, const ClusterOptions& options, 
   }
   if (r.host.empty() && derived && one_host) r.host = "127.0.0.1";
   if (r.host.empty()) {
-    throw ClusterError(fmt::format("MASTER_ADDR is not set, but there are {} workers: set it to the host of rank 0",
-                                   r.size));
+    throw ClusterError(
+        fmt::format("MASTER_ADDR is not set, but there are {} workers: set it to the host of rank 0", r.size));
   }
 
   r.port = options.port;
@@ -133,8 +135,8 @@ void read_rendezvous(const Variables& variables, const ClusterOptions& options, 
     if (job) r.port = port_from(*job + variables.text("SLURM_STEP_ID").value_or(""));
   }
   if (r.port == 0) {
-    throw ClusterError(fmt::format("MASTER_PORT is not set, but there are {} workers: set it to a free port on {}",
-                                   r.size, r.host));
+    throw ClusterError(
+        fmt::format("MASTER_PORT is not set, but there are {} workers: set it to a free port on {}", r.size, r.host));
   }
 
   r.store_exists = variables.text("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True";

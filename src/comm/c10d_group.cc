@@ -108,7 +108,8 @@ class C10dCommunicator final : public Communicator {
     at::Tensor in = input.view({-1});
     c10d::ReduceScatterOptions options;
     options.reduceOp = to_c10d(op);
-    return start("reduce-scatter", [&] { return group_->reduce_scatter_single(out, in, options); }, false);
+    return start(
+        "reduce-scatter", [&] { return group_->reduce_scatter_single(out, in, options); }, false);
   }
   WorkPtr barrier() override {
     return start("barrier", [&] { return group_->barrier(); });
@@ -171,8 +172,8 @@ std::shared_ptr<Communicator> C10dGroups::make(const std::string& name) {
     auto options = c10d::ProcessGroupGloo::Options::create(r.collective_timeout);
     options->devices.push_back(r.interface.empty() ? c10d::ProcessGroupGloo::createDeviceForHostname(r.address)
                                                    : c10d::ProcessGroupGloo::createDeviceForInterface(r.interface));
-    auto store = c10::make_intrusive<c10d::PrefixStore>(
-        fmt::format("group{}/{}", impl_->groups_made++, name), impl_->store);
+    auto store =
+        c10::make_intrusive<c10d::PrefixStore>(fmt::format("group{}/{}", impl_->groups_made++, name), impl_->store);
     auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, r.rank, r.size, std::move(options));
     auto group = c10::make_intrusive<c10d::ProcessGroup>(store, r.rank, r.size);
     group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, gloo);
@@ -181,8 +182,8 @@ std::shared_ptr<Communicator> C10dGroups::make(const std::string& name) {
   } catch (const std::exception& error) {
     throw ClusterError(fmt::format(
         "rank {} can't connect to the other workers through {}: {}. Name the network interface that leads to them "
-        "(--interface, or GLOO_SOCKET_IFNAME)", r.rank,
-        r.interface.empty() ? "address " + r.address : "interface " + r.interface, first_lines(error)));
+        "(--interface, or GLOO_SOCKET_IFNAME)",
+        r.rank, r.interface.empty() ? "address " + r.address : "interface " + r.interface, first_lines(error)));
   }
 }
 

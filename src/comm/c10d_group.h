@@ -14,11 +14,11 @@ struct Rendezvous {
   int port = 0;
   int rank = 0;
   int size = 1;
-  bool store_exists = false;   ///< the launcher serves the store already (torchrun), nobody else may
-  int listen_fd = -1;          ///< rank 0: an open socket for the store (co2 launch), or -1
-  std::string generation;      ///< distinguishes restarts of one job that share a store
-  std::string interface;       ///< network interface for the groups; empty: choose by `address`
-  std::string address;         ///< this worker's own address, used if there is no interface
+  bool store_exists = false;  ///< the launcher serves the store already (torchrun), nobody else may
+  int listen_fd = -1;         ///< rank 0: an open socket for the store (co2 launch), or -1
+  std::string generation;     ///< distinguishes restarts of one job that share a store
+  std::string interface;      ///< network interface for the groups; empty: choose by `address`
+  std::string address;        ///< this worker's own address, used if there is no interface
   std::chrono::milliseconds rendezvous_timeout{300'000};
   std::chrono::milliseconds collective_timeout{600'000};
 };

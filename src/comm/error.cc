@@ -8,8 +8,10 @@ std::string describe(const CommError::Where& where, const std::string& cause) {
   std::string text = fmt::format("{} failed on rank {}", where.operation, where.rank);
   if (where.round >= 0) text += fmt::format(" in round {}", where.round);
   if (!where.peer.empty()) text += fmt::format(", peer {}", where.peer);
-  return fmt::format("{}: {}. Look at the other workers' output: one of them has probably ended, or the network "
-                     "between them is down.", text, cause);
+  return fmt::format(
+      "{}: {}. Look at the other workers' output: one of them has probably ended, or the network "
+      "between them is down.",
+      text, cause);
 }
 }  // namespace
 

@@ -139,8 +139,7 @@ void carry_out(const std::vector<Request>& requests) {
       }
       break;
     }
-    case Operation::kBarrier:
-      break;
+    case Operation::kBarrier: break;
   }
 }
 

@@ -29,12 +29,13 @@ FlatParameters::FlatParameters(torch::optim::Optimizer& optimizer) {
         frozen_.push_back(parameter);
         continue;
       }
-      if (!parameters_.empty() && (parameter.dtype() != parameters_.front().dtype() ||
-                                   parameter.device() != parameters_.front().device())) {
-        throw OptionError(fmt::format("all trained parameters must have one dtype and device, but there are {} on {} "
-                                      "and {} on {}", c10::toString(parameters_.front().scalar_type()),
-                                      parameters_.front().device().str(), c10::toString(parameter.scalar_type()),
-                                      parameter.device().str()));
+      if (!parameters_.empty() &&
+          (parameter.dtype() != parameters_.front().dtype() || parameter.device() != parameters_.front().device())) {
+        throw OptionError(
+            fmt::format("all trained parameters must have one dtype and device, but there are {} on {} "
+                        "and {} on {}",
+                        c10::toString(parameters_.front().scalar_type()), parameters_.front().device().str(),
+                        c10::toString(parameter.scalar_type()), parameter.device().str()));
       }
       parameters_.push_back(parameter);
       offsets_.push_back(total);
@@ -71,8 +72,9 @@ void FlatParameters::point_to(const at::Tensor& buffer) {
 void FlatParameters::check_frozen() const {
   for (const at::Tensor& parameter : frozen_) {
     if (parameter.requires_grad()) {
-      throw OptionError("a parameter that did not require a gradient when the Synchronizer was made does now: it would "
-                        "not be exchanged. Make the Synchronizer after the last change of requires_grad");
+      throw OptionError(
+          "a parameter that did not require a gradient when the Synchronizer was made does now: it would "
+          "not be exchanged. Make the Synchronizer after the last change of requires_grad");
     }
   }
 }

@@ -27,7 +27,7 @@ struct Move {
   double rate = 1;            ///< α γ_now
   bool nesterov = false;
   Restart restart = Restart::kPaper;
-  double mix = 0;             ///< ρ
+  double mix = 0;  ///< ρ
 };
 
 /// apply, in one pass:

@@ -26,7 +26,7 @@ class BufferAverage {
   std::shared_ptr<Communicator> communicator_;
   std::vector<at::Tensor> buffers_;
   Trace& trace_;
-  at::Tensor sent_;     // float64: statistics of any dtype pass through without loss
+  at::Tensor sent_;  // float64: statistics of any dtype pass through without loss
   at::Tensor payload_;
   std::vector<WorkPtr> works_;
   std::int64_t bytes_ = 0;

@@ -16,12 +16,11 @@ ControlChannel::ControlChannel(std::shared_ptr<Communicator> communicator, int p
   TORCH_CHECK(period >= 1 && width >= 1, "ControlChannel(period ", period, ", width ", width, ")");
 }
 
-ControlChannel::~ControlChannel() {
-  wait_out({work_});
-}
+ControlChannel::~ControlChannel() { wait_out({work_}); }
 
 std::optional<std::vector<double>> ControlChannel::step(const std::vector<double>& mine) {
-  TORCH_CHECK(mine.size() == collected_.size(), "ControlChannel has ", collected_.size(), " numbers, got ", mine.size());
+  TORCH_CHECK(mine.size() == collected_.size(), "ControlChannel has ", collected_.size(), " numbers, got ",
+              mine.size());
   for (std::size_t i = 0; i < mine.size(); ++i) collected_[i] += mine[i];
   if (++steps_ % period_ != 0) return std::nullopt;
   auto sums = drain();

@@ -11,8 +11,8 @@
 namespace co2 {
 
 Message MessagePool::take(std::int64_t numel) {
-  const auto fits = std::find_if(free_.begin(), free_.end(),
-                                 [&](const Message& m) { return m.payload.numel() == numel + 1; });
+  const auto fits =
+      std::find_if(free_.begin(), free_.end(), [&](const Message& m) { return m.payload.numel() == numel + 1; });
   if (fits != free_.end()) {
     Message message = std::move(*fits);
     free_.erase(fits);
@@ -31,7 +31,11 @@ void MessagePool::give_back(Message message) {
 
 Fragment::Fragment(int index, const Recipe& recipe, const at::Tensor& live, const at::Tensor& consensus,
                    const at::Tensor& momentum, std::vector<Part> parts)
-    : index_(index), recipe_(recipe), live_(live), consensus_(consensus), momentum_(momentum),
+    : index_(index),
+      recipe_(recipe),
+      live_(live),
+      consensus_(consensus),
+      momentum_(momentum),
       parts_(std::move(parts)) {}
 
 void Fragment::launch(const WireFormat& wire, MessagePool& pool, const std::vector<double>& rates,

@@ -31,7 +31,7 @@ class MessagePool {
 class Fragment {
  public:
   struct Part {
-    Range range;    ///< within the fragment
+    Range range;        ///< within the fragment
     std::size_t group;  ///< the parameter group, for its rate
   };
 

@@ -50,8 +50,8 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std
   for (Bucket& bucket : buckets_) {
     std::int64_t numel = 0;
     for (std::size_t i = 0; i < bucket.slots; ++i) numel += slots_[first + i].parameter.numel();
-    bucket.buffer = at::zeros({numel + static_cast<std::int64_t>(bucket.slots)},
-                              parameters.front().options().requires_grad(false));
+    bucket.buffer =
+        at::zeros({numel + static_cast<std::int64_t>(bucket.slots)}, parameters.front().options().requires_grad(false));
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < bucket.slots; ++i) {
       Slot& slot = slots_[first + i];
@@ -74,8 +74,9 @@ GradientReducer::~GradientReducer() {
 void GradientReducer::on_gradient(std::size_t index) {
   Slot& slot = slots_[index];
   if (slot.ready) {
-    throw OptionError("backward ran more often than accumulation_steps says before step(): set accumulation_steps to "
-                      "the number of backward passes per step");
+    throw OptionError(
+        "backward ran more often than accumulation_steps says before step(): set accumulation_steps to "
+        "the number of backward passes per step");
   }
   if (++slot.passes < accumulation_steps_) return;
   fill(slot);

@@ -32,10 +32,10 @@ class GradientReducer {
   class Hook;
   struct Slot {
     at::Tensor parameter;
-    at::Tensor view;     ///< the gradient's place in its bucket
-    at::Tensor used;     ///< one element: workers that had a gradient
+    at::Tensor view;  ///< the gradient's place in its bucket
+    at::Tensor used;  ///< one element: workers that had a gradient
     std::size_t bucket;
-    int passes = 0;      ///< backward passes since the last finish()
+    int passes = 0;  ///< backward passes since the last finish()
     bool ready = false;
   };
   struct Bucket {

@@ -44,7 +44,8 @@ T value_of(const Names<T, N>& names, std::string_view option, std::string_view t
   }
   const std::string near = closest(text, known);
   throw OptionError(fmt::format("{} '{}' is not known{} Allowed: {}", option, text,
-                                near.empty() ? "." : fmt::format("; did you mean '{}'?", near), fmt::join(known, ", ")));
+                                near.empty() ? "." : fmt::format("; did you mean '{}'?", near),
+                                fmt::join(known, ", ")));
 }
 
 }  // namespace

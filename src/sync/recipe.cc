@@ -15,16 +15,12 @@ Recipe defaults(Strategy strategy, int local_steps) {
   recipe.strategy = strategy;
   recipe.local_steps = local_steps;
   switch (strategy) {
-    case Strategy::kNone:
-      recipe.exchange = Recipe::Exchange::kNothing;
-      break;
+    case Strategy::kNone: recipe.exchange = Recipe::Exchange::kNothing; break;
     case Strategy::kDdp:
       recipe.exchange = Recipe::Exchange::kGradients;
       recipe.local_steps = 1;
       break;
-    case Strategy::kLocalSgd:
-      recipe.delay = 0;
-      break;
+    case Strategy::kLocalSgd: recipe.delay = 0; break;
     case Strategy::kSlowMo:
       recipe.delay = 0;
       recipe.momentum = 0.5;
@@ -98,8 +94,10 @@ void check_meaning(const Options& o, const Recipe& r) {
   if (r.exchange != Recipe::Exchange::kProgress) {
     const auto refuse = [&](std::string_view option, bool given) {
       if (!given) return;
-      throw OptionError(fmt::format("{} has no meaning for strategy '{}', which has no outer step: leave it out, or "
-                                    "choose another strategy", option, name(r.strategy)));
+      throw OptionError(
+          fmt::format("{} has no meaning for strategy '{}', which has no outer step: leave it out, or "
+                      "choose another strategy",
+                      option, name(r.strategy)));
     };
     refuse("fragments", o.fragments.has_value());
     refuse("delay", o.delay.has_value());
@@ -121,9 +119,10 @@ void check_meaning(const Options& o, const Recipe& r) {
     throw OptionError(fmt::format("clip_mode '{}' has no meaning while clip is off: set clip too", name(*o.clip_mode)));
   }
   if (r.restart == Restart::kPaper && r.delay && *r.delay != 0 && *r.delay != r.local_steps) {
-    throw OptionError(fmt::format("delay = {} is not allowed with restart 'paper': it must be 0 or local_steps ({}), "
-                                  "otherwise the steps between a launch and its apply would be thrown away",
-                                  *r.delay, r.local_steps));
+    throw OptionError(
+        fmt::format("delay = {} is not allowed with restart 'paper': it must be 0 or local_steps ({}), "
+                    "otherwise the steps between a launch and its apply would be thrown away",
+                    *r.delay, r.local_steps));
   }
 }
 

@@ -48,8 +48,10 @@ void check_same_everywhere(Communicator& communicator, const FlatParameters& fla
   for (int rank = 1; rank < communicator.size(); ++rank) {
     for (std::size_t i = 0; i < kSubjects.size(); ++i) {
       if (values[static_cast<std::size_t>(rank) * kSubjects.size() + i] == values[i]) continue;
-      throw ClusterError(fmt::format("rank {} has other {} than rank 0: start all workers with the same program and "
-                                     "the same options", rank, kSubjects[i]));
+      throw ClusterError(
+          fmt::format("rank {} has other {} than rank 0: start all workers with the same program and "
+                      "the same options",
+                      rank, kSubjects[i]));
     }
   }
 }

@@ -27,9 +27,7 @@ class Schedule {
   std::int64_t round(std::int64_t step) const { return step > 0 ? (step - 1) / local_steps_ : 0; }
 
  private:
-  int offset(int fragment) const {
-    return static_cast<int>(std::int64_t{fragment + 1} * local_steps_ / fragments_);
-  }
+  int offset(int fragment) const { return static_cast<int>(std::int64_t{fragment + 1} * local_steps_ / fragments_); }
 
   int local_steps_;
   int fragments_;

@@ -101,8 +101,8 @@ void Synchronizer::Impl::give_everybody_the_same_start(torch::nn::Module& model)
   const auto& trained = flat_.parameters();
   std::vector<at::Tensor> rest = model.buffers();
   for (const at::Tensor& parameter : model.parameters()) {
-    const bool is_trained = std::any_of(trained.begin(), trained.end(),
-                                        [&](const at::Tensor& t) { return t.is_same(parameter); });
+    const bool is_trained =
+        std::any_of(trained.begin(), trained.end(), [&](const at::Tensor& t) { return t.is_same(parameter); });
     if (!is_trained) rest.push_back(parameter);
   }
   for (const at::Tensor& tensor : rest) {
@@ -149,8 +149,9 @@ void Synchronizer::Impl::step(double samples) {
   const std::int64_t round = schedule_.round(steps_ + 1);
   if (reducer_) {
     if (samples != 1) {
-      throw OptionError("ddp averages gradients equally, before step() could weigh them: call step() without samples, "
-                        "and weigh the loss instead");
+      throw OptionError(
+          "ddp averages gradients equally, before step() could weigh them: call step() without samples, "
+          "and weigh the loss instead");
     }
     trace_.record({SpanKind::kCompute, last_return_, Clock::now(), round, -1, 0});
     reducer_->finish(round);
@@ -261,9 +262,7 @@ void Synchronizer::before_inner_step(std::function<void()> hook) { impl_->before
 void Synchronizer::finish() { impl_->finish(); }
 void Synchronizer::with_consensus(const std::function<void()>& body) { impl_->with_consensus(body); }
 std::int64_t Synchronizer::steps() const { return impl_->steps_; }
-std::int64_t Synchronizer::rounds() const {
-  return impl_->steps_ == 0 ? 0 : impl_->schedule_.round(impl_->steps_) + 1;
-}
+std::int64_t Synchronizer::rounds() const { return impl_->steps_ == 0 ? 0 : impl_->schedule_.round(impl_->steps_) + 1; }
 const Recipe& Synchronizer::recipe() const { return impl_->recipe_; }
 Trace& Synchronizer::trace() { return impl_->trace_; }
 const at::Tensor& Synchronizer::live() const { return impl_->flat_.data(); }

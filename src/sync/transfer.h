@@ -12,8 +12,8 @@ namespace co2 {
 void wait_for_transfer(const std::vector<WorkPtr>& works, std::int64_t bytes, std::int64_t round, int fragment,
                        Trace& trace);
 
-/// Waits until none of the works uses its buffers any more; for destructors, so it swallows failures: a peer that is gone
-/// is often why they run. Works may be null.
+/// Waits until none of the works uses its buffers any more; for destructors, so it swallows failures: a peer that is
+/// gone is often why they run. Works may be null.
 void wait_out(const std::vector<WorkPtr>& works) noexcept;
 
 }  // namespace co2

@@ -9,8 +9,8 @@ namespace co2 {
 
 /// What one worker has on the wire for one fragment.
 struct Message {
-  at::Tensor payload;          ///< in wire form; belongs to the collectives until they are over
-  at::Tensor sent;             ///< s: what the peers see of this worker's progress; undefined if the restart needs it not
+  at::Tensor payload;  ///< in wire form; belongs to the collectives until they are over
+  at::Tensor sent;     ///< s: what the peers see of this worker's progress; undefined if the restart needs it not
   std::vector<WorkPtr> works;  ///< one per bucket
   std::int64_t bytes = 0;      ///< that this worker sends for it
 };

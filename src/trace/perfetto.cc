@@ -39,14 +39,17 @@ std::string perfetto_json(const std::vector<Span>& spans, Clock::time_point orig
     const double duration = microseconds(span.end, span.begin);
     if (look.row == kWireRow) {
       // Transfers of different buckets overlap each other, which only asynchronous events may do.
-      fmt::format_to(out, R"(,{{"ph":"b","cat":"wire","id":"{0}.{1:.3f}","pid":{0},"tid":{2},"ts":{1:.3f},"name":"{3}",)"
-                          R"("args":{{"round":{4},"fragment":{5},"bytes":{6}}}}})",
+      fmt::format_to(out,
+                     R"(,{{"ph":"b","cat":"wire","id":"{0}.{1:.3f}","pid":{0},"tid":{2},"ts":{1:.3f},"name":"{3}",)"
+                     R"("args":{{"round":{4},"fragment":{5},"bytes":{6}}}}})",
                      rank, begin, look.row, look.name, span.round, span.fragment, span.bytes);
-      fmt::format_to(out, R"(,{{"ph":"e","cat":"wire","id":"{0}.{1:.3f}","pid":{0},"tid":{2},"ts":{3:.3f},"name":"{4}"}})",
+      fmt::format_to(out,
+                     R"(,{{"ph":"e","cat":"wire","id":"{0}.{1:.3f}","pid":{0},"tid":{2},"ts":{3:.3f},"name":"{4}"}})",
                      rank, begin, look.row, begin + duration, look.name);
     } else {
-      fmt::format_to(out, R"(,{{"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"name":"{}","args":{{"round":{},)"
-                          R"("fragment":{}}}}})",
+      fmt::format_to(out,
+                     R"(,{{"ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"name":"{}","args":{{"round":{},)"
+                     R"("fragment":{}}}}})",
                      rank, look.row, begin, duration, look.name, span.round, span.fragment);
     }
   }

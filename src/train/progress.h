@@ -23,7 +23,7 @@ class Progress {
  public:
   /// Writes to `stream` (stderr). A terminal gets a live line, fitted to its width; anything else plain lines.
   explicit Progress(std::FILE* stream);
-  ~Progress();  ///< ends the live line
+  ~Progress();                              ///< ends the live line
   void update(const ProgressState& state);  ///< cheap; redraws at most ten times a second
   void message(const std::string& line);    ///< a line of its own, above the live one
   void finish();

@@ -29,9 +29,14 @@ void expect_error(const Variables& variables, const std::vector<std::string>& wo
   }
 }
 
-const Variables kTorchrun{{"RANK", "2"},           {"WORLD_SIZE", "4"},          {"LOCAL_RANK", "0"},
-                          {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "node-a"},  {"MASTER_PORT", "29400"},
-                          {"TORCHELASTIC_RUN_ID", "x"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+const Variables kTorchrun{{"RANK", "2"},
+                          {"WORLD_SIZE", "4"},
+                          {"LOCAL_RANK", "0"},
+                          {"LOCAL_WORLD_SIZE", "2"},
+                          {"MASTER_ADDR", "node-a"},
+                          {"MASTER_PORT", "29400"},
+                          {"TORCHELASTIC_RUN_ID", "x"},
+                          {"TORCHELASTIC_USE_AGENT_STORE", "True"},
                           {"TORCHELASTIC_RESTART_COUNT", "3"}};
 
 Variables changed(Variables variables, const std::string& name, const std::optional<std::string>& value) {
@@ -69,8 +74,10 @@ TEST(Environment, OptionsWinOverVariables) {
 }
 
 TEST(Environment, OpenMpiOnOneHostNeedsNothingElse) {
-  const Variables mpi{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"},
-                      {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+  const Variables mpi{{"OMPI_COMM_WORLD_RANK", "1"},
+                      {"OMPI_COMM_WORLD_SIZE", "2"},
+                      {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                      {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                       {"PMIX_NAMESPACE", "job.17"}};
   const Placement p = read(mpi);
   EXPECT_EQ(p.launcher, "mpirun");
@@ -82,9 +89,9 @@ TEST(Environment, OpenMpiOnOneHostNeedsNothingElse) {
 }
 
 TEST(Environment, Slurm) {
-  const Variables slurm{{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "6"}, {"SLURM_LOCALID", "1"},
-                        {"SLURM_STEP_NODELIST", "gpu[07-09],big1"}, {"SLURM_JOB_ID", "991"},
-                        {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"}};
+  const Variables slurm{{"SLURM_PROCID", "3"},   {"SLURM_STEP_NUM_TASKS", "6"},
+                        {"SLURM_LOCALID", "1"},  {"SLURM_STEP_NODELIST", "gpu[07-09],big1"},
+                        {"SLURM_JOB_ID", "991"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"}};
   const Placement p = read(slurm);
   EXPECT_EQ(p.launcher, "slurm");
   EXPECT_EQ(p.rendezvous.rank, 3);

@@ -49,20 +49,34 @@ co2::Options options_of(const Json& item) {
   co2::Options options;
   options.strategy = co2::strategy_from_name(item.at("strategy").get<std::string>());
   for (const auto& [key, value] : item.at("options").items()) {
-    if (key == "local_steps") options.local_steps = value;
-    else if (key == "fragments") options.fragments = value.get<int>();
-    else if (key == "delay") options.delay = value.get<int>();
-    else if (key == "outer_rate") options.outer_rate = value.get<double>();
-    else if (key == "momentum") options.momentum = value.get<double>();
-    else if (key == "nesterov") options.nesterov = value.get<bool>();
-    else if (key == "penalty") options.penalty = value.get<bool>();
-    else if (key == "clip") options.clip = value.get<double>();
-    else if (key == "clip_mode") options.clip_mode = co2::clip_mode_from_name(value.get<std::string>());
-    else if (key == "restart") options.restart = co2::restart_from_name(value.get<std::string>());
-    else if (key == "mix") options.mix = value.get<double>();
-    else if (key == "accumulation_steps") options.accumulation_steps = value;
-    else if (key == "bucket_bytes") options.bucket_bytes = value;
-    else throw co2::OptionError("unknown option in the case: " + key);
+    if (key == "local_steps")
+      options.local_steps = value;
+    else if (key == "fragments")
+      options.fragments = value.get<int>();
+    else if (key == "delay")
+      options.delay = value.get<int>();
+    else if (key == "outer_rate")
+      options.outer_rate = value.get<double>();
+    else if (key == "momentum")
+      options.momentum = value.get<double>();
+    else if (key == "nesterov")
+      options.nesterov = value.get<bool>();
+    else if (key == "penalty")
+      options.penalty = value.get<bool>();
+    else if (key == "clip")
+      options.clip = value.get<double>();
+    else if (key == "clip_mode")
+      options.clip_mode = co2::clip_mode_from_name(value.get<std::string>());
+    else if (key == "restart")
+      options.restart = co2::restart_from_name(value.get<std::string>());
+    else if (key == "mix")
+      options.mix = value.get<double>();
+    else if (key == "accumulation_steps")
+      options.accumulation_steps = value;
+    else if (key == "bucket_bytes")
+      options.bucket_bytes = value;
+    else
+      throw co2::OptionError("unknown option in the case: " + key);
   }
   return options;
 }
@@ -93,8 +107,10 @@ class Run {
       set_rates(step);
       optimizer_->zero_grad();
       backward(step);
-      if (sync) sync->step(item_.at("samples").at(rank_).at(step).get<double>());
-      else optimizer_->step();
+      if (sync)
+        sync->step(item_.at("samples").at(rank_).at(step).get<double>());
+      else
+        optimizer_->step();
       dump(sync.get());
       if (sync && std::find(finishes.begin(), finishes.end(), step + 1) != finishes.end()) {
         sync->finish();
@@ -208,8 +224,10 @@ void replay(const Json& batch, const std::string& folder) {
   }
   if (backend != "in-process" && backend != "plain") throw co2::OptionError("unknown backend: " + backend);
   for (const auto& item : batch.at("cases")) {
-    if (backend == "plain") or_die(item, 0, [&] { Run(item, folder, 0).train(nullptr); });
-    else or_die(item, -1, [&] { replay_in_process(item, folder); });
+    if (backend == "plain")
+      or_die(item, 0, [&] { Run(item, folder, 0).train(nullptr); });
+    else
+      or_die(item, -1, [&] { replay_in_process(item, folder); });
   }
 }
 

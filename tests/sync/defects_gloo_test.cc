@@ -43,23 +43,26 @@ TEST(Defect8, TheLibraryDoesNotStallTheTrainingThread) {
 // (a) all workers leaving by way of main's return, (b) an exception, (c) a peer that is gone.
 TEST(Defect9, TheProcessEndsWithAnExchangeInFlight) {
   for (const int way : {0, 1, 2}) {
-    run_processes(2, [way](int rank) {
-      const Cluster cluster = Cluster::from_environment();
-      Toy toy({100'000});
-      auto optimizer = plain_sgd(toy, 0.1);
-      try {
-        Synchronizer sync(cluster, toy, optimizer, kOverlapped);
-        for (int i = 0; i < 5; ++i) {
-          if (way == 2 && rank == 1 && i == 3) _exit(0);  // just before the launch that rank 0 waits for
-          toy.set_gradients(1);
-          sync.step();
-        }
-        if (way == 1) throw std::runtime_error("the user's own");
-      } catch (const std::runtime_error&) {
-        // Unwinding has destroyed the Synchronizer; its group goes with the cluster.
-      }
-      std::exit(0);  // the real way out, with static destructors, unlike the harness's own
-    }, std::chrono::seconds(20));
+    run_processes(
+        2,
+        [way](int rank) {
+          const Cluster cluster = Cluster::from_environment();
+          Toy toy({100'000});
+          auto optimizer = plain_sgd(toy, 0.1);
+          try {
+            Synchronizer sync(cluster, toy, optimizer, kOverlapped);
+            for (int i = 0; i < 5; ++i) {
+              if (way == 2 && rank == 1 && i == 3) _exit(0);  // just before the launch that rank 0 waits for
+              toy.set_gradients(1);
+              sync.step();
+            }
+            if (way == 1) throw std::runtime_error("the user's own");
+          } catch (const std::runtime_error&) {
+            // Unwinding has destroyed the Synchronizer; its group goes with the cluster.
+          }
+          std::exit(0);  // the real way out, with static destructors, unlike the harness's own
+        },
+        std::chrono::seconds(20));
     if (HasFailure()) return;
   }
 }

@@ -22,8 +22,8 @@ TEST(Defect1, TheMomentumIsReallyClipped) {
     run_workers(2, [&](const Cluster& cluster) {
       Toy toy({16});
       auto optimizer = plain_sgd(toy, 0.5);
-      const Options options{.strategy = Strategy::kSlowMo, .local_steps = 2, .momentum = 0.5, .clip = 0.25,
-                            .clip_mode = mode};
+      const Options options{
+          .strategy = Strategy::kSlowMo, .local_steps = 2, .momentum = 0.5, .clip = 0.25, .clip_mode = mode};
       Synchronizer sync(cluster, toy, optimizer, options);
       for (int step = 0; step < 2; ++step) {
         toy.set_gradients(100);
@@ -48,8 +48,11 @@ TEST(Defect2, TheStalenessGapIsComputed) {
       Toy toy({5});
       auto optimizer = plain_sgd(toy, kRate);
       Synchronizer sync(cluster, toy, optimizer,
-                        {.strategy = Strategy::kCo2Paper, .local_steps = kSteps, .outer_rate = outer_rate,
-                         .momentum = 0.25, .clip = 0});
+                        {.strategy = Strategy::kCo2Paper,
+                         .local_steps = kSteps,
+                         .outer_rate = outer_rate,
+                         .momentum = 0.25,
+                         .clip = 0});
       const double d = kSteps * kRate * kGradient;
       double x = 0;
       double m = 0;
@@ -111,8 +114,7 @@ TEST(Defect4, NothingBlocksBetweenLaunchAndApply) {
     run_workers(Cluster::in_process(2, gate.wire()), [&](const Cluster& cluster) {
       Toy toy({40, 40});
       auto optimizer = plain_sgd(toy, 0.1);
-      Synchronizer sync(cluster, toy, optimizer,
-                        {.strategy = c.strategy, .local_steps = 6, .fragments = c.fragments});
+      Synchronizer sync(cluster, toy, optimizer, {.strategy = c.strategy, .local_steps = 6, .fragments = c.fragments});
       auto barrier = cluster.communicator("test");
       barrier->barrier()->wait();
       gate.close();
@@ -133,8 +135,8 @@ TEST(Defect5, EveryElementIsExchanged) {
     run_workers(3, [&](const Cluster& cluster) {
       Toy toy({1023, 1, 3, 0, 1025, 257});
       auto optimizer = plain_sgd(toy, 1);
-      Options options{.strategy = strategy, .local_steps = 3, .momentum = 0, .penalty = false, .clip = 0,
-                      .bucket_bytes = 1024};
+      Options options{
+          .strategy = strategy, .local_steps = 3, .momentum = 0, .penalty = false, .clip = 0, .bucket_bytes = 1024};
       Synchronizer sync(cluster, toy, optimizer, options);
       for (int step = 0; step < 8; ++step) {
         toy.set_gradients(cluster.rank() == 0 ? 3 : 0);

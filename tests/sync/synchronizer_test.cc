@@ -165,16 +165,17 @@ TEST(Synchronizer, AWorkerThatSitsOutKeepsItsProgress) {
       toy.set_gradients(1 + cluster.rank());
       sync.step(cluster.rank() == 0 ? 1 : 0);
     }
-    EXPECT_EQ(sync.consensus()[0].item<float>(), -2);                   // rank 0's progress alone
+    EXPECT_EQ(sync.consensus()[0].item<float>(), -2);                        // rank 0's progress alone
     EXPECT_EQ(sync.live()[0].item<float>(), cluster.rank() == 0 ? -2 : -6);  // rank 1 has its own 4 on top
   });
 }
 
 TEST(Synchronizer, AFailedExchangeLeavesConsensusAndLiveParametersAlone) {
   std::atomic<bool> broken{false};
-  run_workers(Cluster::in_process(2, [&] {
-                if (broken) throw std::runtime_error("cable pulled");
-              }),
+  run_workers(Cluster::in_process(2,
+                                  [&] {
+                                    if (broken) throw std::runtime_error("cable pulled");
+                                  }),
               [&](const Cluster& cluster) {
                 Toy toy({64});
                 auto optimizer = plain_sgd(toy, 1);

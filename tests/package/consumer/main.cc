@@ -1,5 +1,5 @@
-// Two workers in one process fit y = 3 x - 1, each on samples of its own. Exits with 0 if both end on the same line, and
-// that line is close to the right one.
+// Two workers in one process fit y = 3 x - 1, each on samples of its own. Exits with 0 if both end on the same line,
+// and that line is close to the right one.
 #include <co2/co2.h>
 #include <torch/torch.h>
 
