@@ -48,12 +48,10 @@ void refuse_extras(const CLI::App& app) {
   if (extras.empty()) return;
   const std::string word = extras[0].substr(0, extras[0].find('='));
   const bool flag = word.starts_with("-");
-  const std::string near = closest(word, valid_names(app, flag));
   const bool top = app.get_parent() == nullptr;
   const std::string_view kind = flag ? "option" : top ? "command" : "argument";
   throw OptionError(fmt::format("unknown {} '{}'{} 'co2 {}--help' lists what there is", kind, word,
-                                near.empty() ? "." : fmt::format("; did you mean '{}'?", near),
-                                top ? "" : app.get_name() + " "));
+                                did_you_mean(word, valid_names(app, flag)), top ? "" : app.get_name() + " "));
 }
 
 int parse_and_run(const std::vector<std::string>& arguments) {

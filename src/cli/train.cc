@@ -1,6 +1,5 @@
 #include <co2/error.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -15,7 +14,6 @@
 #include "cli/train_worker.h"
 #include "cli/worker_group.h"
 #include "cluster/environment.h"
-#include "sync/closest_name.h"
 #include "train/data/corpus.h"
 #include "train/files.h"
 #include "train/run_files.h"
@@ -50,19 +48,6 @@ bool given(const std::vector<Setting>& settings, std::string_view flag) {
     std::replace(name.begin(), name.end(), '_', '-');
     return name == flag && !setting.value.is_null();
   });
-}
-
-/// What can be known about the corpus before any worker starts.
-void check_corpus(const std::string& corpus) {
-  std::vector<std::string> names = train::package_corpora();
-  names.insert(names.end(), {"auto", "synthetic"});
-  if (std::find(names.begin(), names.end(), corpus) != names.end()) return;
-  std::error_code error;
-  if (std::filesystem::exists(corpus, error)) return;
-  const std::string near = closest(corpus, names);
-  throw DataError(fmt::format("corpus '{}' is neither a known name nor a file or folder that exists{} Known: {}",
-                              corpus, near.empty() ? "." : fmt::format("; did you mean '{}'?", near),
-                              fmt::join(names, ", ")));
 }
 
 /// Settles the number of workers with the launcher that started us, if there is one. Returns our place in its job.
@@ -105,7 +90,7 @@ int run_train(const TrainFlags& flags) {
   settings.insert(settings.end(), flags.settings.begin(), flags.settings.end());
   for (const Setting& setting : settings) apply(config, setting);
   check(config);
-  check_corpus(config.corpus);
+  train::check_corpus(config.corpus);
   const std::optional<Placement> placement = settle_workers(config, given(settings, "workers"));
   const bool first = !placement || placement->rendezvous.rank == 0;
   const auto complete = to_json(config);

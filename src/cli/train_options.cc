@@ -38,9 +38,8 @@ const TrainOption* find(std::string_view name) {
   const bool dashes = setting.name.find('-') != std::string::npos;
   std::vector<std::string> known;
   for (const TrainOption& option : train_options()) known.push_back(dashes ? option.flag : option.key());
-  const std::string near = closest(setting.name, known);
   throw OptionError(fmt::format("unknown option '{}'{}{} 'co2 train --help' lists all", setting.shown_as, setting.place,
-                                near.empty() ? "." : fmt::format("; did you mean '{}'?", near)));
+                                did_you_mean(setting.name, known)));
 }
 
 std::string kind_in_words(Kind kind) {
@@ -70,9 +69,8 @@ std::string in_words(const json& value) {
 
 [[noreturn]] void throw_not_allowed(const TrainOption& option, const Setting& setting) {
   if (!option.names.empty()) {
-    const std::string near = closest(setting.value.get<std::string>(), option.names);
     throw OptionError(fmt::format("{} {} is not known{}{} Allowed: {}", setting.shown_as, in_words(setting.value),
-                                  setting.place, near.empty() ? "." : fmt::format("; did you mean '{}'?", near),
+                                  setting.place, did_you_mean(setting.value.get<std::string>(), option.names),
                                   fmt::join(option.names, ", ")));
   }
   throw OptionError(fmt::format("{} = {} is not allowed{}: it must be {}", setting.shown_as, in_words(setting.value),

@@ -1,5 +1,7 @@
 #include "sync/closest_name.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
@@ -35,6 +37,11 @@ std::string closest(std::string_view text, const std::vector<std::string>& candi
     }
   }
   return best;
+}
+
+std::string did_you_mean(std::string_view text, const std::vector<std::string>& candidates) {
+  const std::string near = closest(text, candidates);
+  return near.empty() ? "." : fmt::format("; did you mean '{}'?", near);
 }
 
 }  // namespace co2

@@ -42,9 +42,7 @@ T value_of(const Names<T, N>& names, std::string_view option, std::string_view t
     if (candidate == text) return value;
     known.emplace_back(candidate);
   }
-  const std::string near = closest(text, known);
-  throw OptionError(fmt::format("{} '{}' is not known{} Allowed: {}", option, text,
-                                near.empty() ? "." : fmt::format("; did you mean '{}'?", near),
+  throw OptionError(fmt::format("{} '{}' is not known{} Allowed: {}", option, text, did_you_mean(text, known),
                                 fmt::join(known, ", ")));
 }
 

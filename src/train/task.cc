@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sync/closest_name.h"
 #include "train/config.h"
 #include "train/gpt/gpt_task.h"
 #include "train/validate.h"
@@ -28,11 +29,7 @@ const Entry& entry_of(const std::string& name) {
 }  // namespace
 
 const std::vector<std::string>& task_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> result;
-    for (const auto& entry : kTasks) result.emplace_back(entry.name);
-    return result;
-  }();
+  static const std::vector<std::string> names = names_of(kTasks, &Entry::name);
   return names;
 }
 

@@ -50,9 +50,8 @@ void validate(const TrainConfig& config) {
 }
 
 OptionError unknown_choice(std::string_view option, std::string_view value, const std::vector<std::string>& valid) {
-  const auto near = closest(value, valid);
-  return OptionError(fmt::format("{} is \"{}\"; it must be one of {}{}", option, value, fmt::join(valid, ", "),
-                                 near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
+  return OptionError(fmt::format("{} '{}' is not known{} Allowed: {}", option, value, did_you_mean(value, valid),
+                                 fmt::join(valid, ", ")));
 }
 
 }  // namespace co2::train

@@ -56,7 +56,7 @@ TEST(Corpus, WhatIsMissingOrEmptyIsAnError) {
   const auto missing = message_of<DataError>([&] { load_corpus((folder / "nothing").string()); });
   EXPECT_NE(missing.find("nothing"), std::string::npos) << missing;
   const auto typo = message_of<DataError>([] { load_corpus("gutenburg"); });
-  EXPECT_NE(typo.find("did you mean gutenberg"), std::string::npos) << typo;
+  EXPECT_NE(typo.find("did you mean 'gutenberg"), std::string::npos) << typo;
 }
 
 TEST(Corpus, AutomaticChoiceFallsBackToSyntheticWhereThereAreNoClients) {

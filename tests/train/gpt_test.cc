@@ -63,7 +63,7 @@ TEST(Gpt, CountOfParametersIsThatOfTheBuiltModel) {
 TEST(Gpt, UnknownPresetNamesTheClosest) {
   const auto message = message_of<OptionError>([] { gpt_preset("nanno"); });
   EXPECT_NE(message.find("nanno"), std::string::npos) << message;
-  EXPECT_NE(message.find("did you mean nano"), std::string::npos) << message;
+  EXPECT_NE(message.find("did you mean 'nano"), std::string::npos) << message;
   EXPECT_THROW(gpt_preset("nano", -1), OptionError);
   EXPECT_THROW(Gpt({2, 3, 16, 12}, 1), OptionError);  // 16 channels can't be divided among 3 heads
 }

@@ -36,7 +36,7 @@ TEST(RateSchedule, OneStepIsTakenAtTheFullRate) {
 
 TEST(RateSchedule, UnknownShapeNamesTheClosest) {
   const auto message = message_of<OptionError>([] { RateSchedule("cosinus", 1, 10, 0, 0); });
-  EXPECT_NE(message.find("did you mean cosine"), std::string::npos) << message;
+  EXPECT_NE(message.find("did you mean 'cosine"), std::string::npos) << message;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <co2/error.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -40,6 +41,18 @@ Corpus from_folder(const fs::path& folder) {
   return from_text(folder.string(), std::move(text));
 }
 
+std::vector<std::string> corpus_names() {
+  auto names = package_corpora();
+  names.insert(names.end(), {"synthetic", "auto"});
+  return names;
+}
+
+DataError unknown_corpus(const std::string& wanted) {
+  const auto names = corpus_names();
+  return DataError(fmt::format("corpus '{}' is neither a known name nor a file or folder that exists{} Known: {}",
+                               wanted, did_you_mean(wanted, names), fmt::join(names, ", ")));
+}
+
 Corpus from_path(const std::string& wanted) {
   const fs::path path = wanted;
   std::error_code error;
@@ -49,13 +62,7 @@ Corpus from_path(const std::string& wanted) {
     if (corpus.text.empty()) throw DataError(fmt::format("the corpus {} is empty", wanted));
     return corpus;
   }
-  auto names = package_corpora();
-  names.insert(names.end(), {"synthetic", "auto"});
-  const auto near = closest(wanted, names);
-  throw DataError(fmt::format(
-      "there is no corpus {}: neither a file or folder of that name, nor one of gutenberg, sotu, anarchism, gcide, "
-      "synthetic, auto{}",
-      wanted, near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
+  throw unknown_corpus(wanted);
 }
 
 /// All workers take the same text: the choice is made together, and so is the fall-back.
@@ -80,6 +87,12 @@ Corpus automatic(const CorpusContext& context) {
 }
 
 }  // namespace
+
+void check_corpus(const std::string& wanted) {
+  const auto names = corpus_names();
+  std::error_code error;
+  if (std::ranges::find(names, wanted) == names.end() && !fs::exists(wanted, error)) throw unknown_corpus(wanted);
+}
 
 Corpus load_corpus(const std::string& wanted, const CorpusContext& context) {
   if (wanted.empty()) throw DataError("the corpus has no name");

@@ -38,6 +38,9 @@ const std::vector<std::string>& package_corpora();
 /// Throws DataError that says how to get the corpus. Only `auto` is collective.
 Corpus load_corpus(const std::string& wanted, const CorpusContext& context = {});
 
+/// What can be known before any worker starts: throws DataError if `wanted` is neither a name nor a path that exists.
+void check_corpus(const std::string& wanted);
+
 /// $CO2_DATA, or ~/.cache/co2. Throws DataError if neither is known.
 std::filesystem::path cache_folder();
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "sync/closest_name.h"
 #include "train/data/download_bar.h"
 #include "train/data/lock_file.h"
 #include "train/data/subprocess.h"
@@ -226,11 +227,7 @@ Corpus make(const Package& package, const fs::path& cache, const CorpusContext& 
 }  // namespace
 
 const std::vector<std::string>& package_corpora() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> result;
-    for (const auto& package : kPackages) result.emplace_back(package.corpus);
-    return result;
-  }();
+  static const std::vector<std::string> names = names_of(kPackages, &Package::corpus);
   return names;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "sync/closest_name.h"
 #include "train/validate.h"
 
 namespace co2::train {
@@ -24,11 +25,7 @@ constexpr Preset kPresets[] = {
 }  // namespace
 
 const std::vector<std::string>& gpt_presets() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> result;
-    for (const auto& preset : kPresets) result.emplace_back(preset.name);
-    return result;
-  }();
+  static const std::vector<std::string> names = names_of(kPresets, &Preset::name);
   return names;
 }
 
