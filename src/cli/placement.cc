@@ -53,6 +53,8 @@ std::vector<CoreShare> place(int workers, const std::vector<int>& cores, int thr
   return shares;
 }
 
+int joined_threads(int workers, int usable, int machine) { return std::min(usable, std::max(1, machine / workers)); }
+
 std::string format_cores(const std::vector<int>& cores) {
   std::string text;
   for (std::size_t i = 0; i < cores.size();) {

@@ -22,6 +22,10 @@ int default_workers();
 /// every worker may use all cores. `threads` above zero overrides the number of threads.
 std::vector<CoreShare> place(int workers, const std::vector<int>& cores, int threads, bool pin);
 
+/// Computing threads for one of `workers` on this machine that another launcher started: its share of the `machine`'s
+/// cores, or all of its `usable` ones if those are fewer, because then the launcher has divided them already.
+int joined_threads(int workers, int usable, int machine);
+
 /// "0-3,8"
 std::string format_cores(const std::vector<int>& cores);
 

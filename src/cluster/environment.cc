@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <limits>
+#include <regex>
 
 namespace co2 {
 
@@ -60,6 +61,13 @@ bool mentions(const Variables& variables, const Names& names) {
          (names.launcher != "slurm" && variables.text(names.rank).has_value());
 }
 
+/// Slurm tells every node the counts of all: "2(x3),1" are three nodes of two tasks and one of one.
+std::optional<int> slurm_local_size(const Variables& variables, const std::string& name) {
+  const auto counts = variables.text(name);
+  const auto node = variables.number("SLURM_NODEID", 0, kMany);
+  return counts && node ? std::optional<int>(slurm_tasks_on_node(*counts, *node)) : std::nullopt;
+}
+
 void read_place(const Variables& variables, const Names& names, Placement& placement) {
   Rendezvous& r = placement.rendezvous;
   r.rank = variables.required(names.rank, 0, kMany, fmt::format("{} is", names.size));
@@ -68,10 +76,9 @@ void read_place(const Variables& variables, const Names& names, Placement& place
     throw ClusterError(fmt::format("{} = {} contradicts {} = {}: ranks go from 0 to {}", names.rank, r.rank, names.size,
                                    r.size, r.size - 1));
   }
-  // Slurm writes counts per node as "2(x3),1": not a number, and only needed to divide the cores, so it is optional.
-  const bool counted = names.launcher != "slurm";
   const auto local_rank = variables.number(names.local_rank, 0, kMany);
-  const auto local_size = counted ? variables.number(names.local_size, 1, kMany) : std::nullopt;
+  const auto local_size = names.launcher == "slurm" ? slurm_local_size(variables, names.local_size)
+                                                    : variables.number(names.local_size, 1, kMany);
   placement.local_rank = local_rank.value_or(0);
   placement.local_size = local_size.value_or(placement.local_rank + 1);
   if (placement.local_rank >= placement.local_size) {
@@ -198,6 +205,19 @@ std::string first_slurm_host(const std::string& list) {
   const auto end = list.find_first_of(",-]", bracket);
   if (end == std::string::npos) throw ClusterError(fmt::format("SLURM_STEP_NODELIST = '{}' is cut off", list));
   return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1);
+}
+
+int slurm_tasks_on_node(const std::string& counts, int node) {
+  static const std::regex entry(R"((\d{1,9})(?:\(x(\d{1,9})\))?(?:,|$))");
+  std::int64_t nodes = 0;
+  auto rest = counts.begin();
+  for (std::smatch match; std::regex_search(rest, counts.end(), match, entry, std::regex_constants::match_continuous);
+       rest = match[0].second) {
+    nodes += match[2].matched ? std::stoi(match[2]) : 1;
+    if (node < nodes) return std::stoi(match[1]);
+  }
+  throw ClusterError(
+      fmt::format("SLURM_STEP_TASKS_PER_NODE = '{}' has no number of tasks for SLURM_NODEID = {}", counts, node));
 }
 
 }  // namespace co2

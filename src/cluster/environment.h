@@ -33,6 +33,9 @@ Placement read_placement(const ClusterOptions& options, const Lookup& lookup = p
 /// The first host of a Slurm node list such as "node[03-05,9],other".
 std::string first_slurm_host(const std::string& list);
 
+/// The tasks on the given node, by its number in the step, from counts such as "2(x3),1".
+int slurm_tasks_on_node(const std::string& counts, int node);
+
 /// The address of this host from which `host` is reached.
 std::string local_address_towards(const std::string& host);
 

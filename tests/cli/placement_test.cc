@@ -65,5 +65,14 @@ TEST(Placement, PinningIsSeenByUsableCores) {
   EXPECT_FALSE(pin_to({}));
 }
 
+TEST(Placement, WorkersOfAnotherLauncherShareTheMachineOnlyIfItDidNotDivideIt) {
+  EXPECT_EQ(joined_threads(2, 8, 8), 4);  // nobody is bound
+  EXPECT_EQ(joined_threads(3, 8, 8), 2);
+  EXPECT_EQ(joined_threads(2, 4, 8), 4);  // bound to halves
+  EXPECT_EQ(joined_threads(8, 1, 8), 1);
+  EXPECT_EQ(joined_threads(16, 8, 8), 1);
+  EXPECT_EQ(joined_threads(1, 8, 8), 8);
+}
+
 }  // namespace
 }  // namespace co2::cli

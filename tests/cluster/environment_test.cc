@@ -91,11 +91,16 @@ TEST(Environment, OpenMpiOnOneHostNeedsNothingElse) {
 TEST(Environment, Slurm) {
   const Variables slurm{{"SLURM_PROCID", "3"},   {"SLURM_STEP_NUM_TASKS", "6"},
                         {"SLURM_LOCALID", "1"},  {"SLURM_STEP_NODELIST", "gpu[07-09],big1"},
-                        {"SLURM_JOB_ID", "991"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"}};
+                        {"SLURM_JOB_ID", "991"}, {"SLURM_STEP_TASKS_PER_NODE", "2(x2),1(x2)"},
+                        {"SLURM_NODEID", "1"}};
   const Placement p = read(slurm);
   EXPECT_EQ(p.launcher, "slurm");
   EXPECT_EQ(p.rendezvous.rank, 3);
   EXPECT_EQ(p.rendezvous.host, "gpu07");
+  EXPECT_EQ(p.local_rank, 1);
+  EXPECT_EQ(p.local_size, 2);
+  expect_error(changed(slurm, "SLURM_NODEID", "2"), {"SLURM_LOCALID = 1", "SLURM_STEP_TASKS_PER_NODE = 1"});
+  expect_error(changed(slurm, "SLURM_NODEID", "4"), {"SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID = 4"});
   // A batch script without srun: one process, whatever the job was given.
   EXPECT_EQ(read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "6"}, {"SLURM_JOB_ID", "991"}}).launcher, "alone");
 }
@@ -107,6 +112,15 @@ TEST(Environment, SlurmNodeLists) {
   EXPECT_EQ(first_slurm_host("n[003-005]"), "n003");
   EXPECT_EQ(first_slurm_host("a,n[1-2]"), "a");
   EXPECT_THROW(first_slurm_host("n[3"), ClusterError);
+}
+
+TEST(Environment, SlurmTasksPerNode) {
+  EXPECT_EQ(slurm_tasks_on_node("2", 0), 2);
+  EXPECT_EQ(slurm_tasks_on_node("2(x3),1", 2), 2);
+  EXPECT_EQ(slurm_tasks_on_node("2(x3),1", 3), 1);
+  EXPECT_EQ(slurm_tasks_on_node("4,2(x2)", 1), 2);
+  for (const char* bad : {"", "x", "2(x", "2(x3)1", ",2"})
+    EXPECT_THROW(slurm_tasks_on_node(bad, 3), ClusterError) << bad;
 }
 
 TEST(Environment, MissingVariablesAreNamed) {
