@@ -93,6 +93,8 @@ void GradientReducer::fill(Slot& slot) {
     }
     at::mul_out(slot.view, gradient, at::scalar_tensor(1.0 / communicator_->size(), slot.view.options()));
     slot.used.fill_(1);
+    // From here on the gradient lives in the bucket: two copies of the model's gradients at once would be the peak.
+    slot.parameter.mutable_grad() = slot.view;
   } else {
     slot.view.zero_();
     slot.used.zero_();

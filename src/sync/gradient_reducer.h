@@ -11,12 +11,14 @@ namespace co2 {
 /// Averages gradients over the workers while backward is still running (`ddp`).
 ///
 /// Parameters are put into buckets in reverse order, about the order in which backward produces gradients. A hook on
-/// each parameter copies its gradient into its bucket; a full bucket is all-reduced in the background. Buckets are
+/// each parameter moves its gradient into its bucket; a full bucket is all-reduced in the background. Buckets are
 /// started in the same order on all workers, whatever the order in which they fill. Each bucket also carries, per
 /// parameter, how many workers had a gradient, so that a parameter that nobody used keeps none, and the inner optimizer
 /// leaves it alone as it would on a single worker.
 ///
-/// Thread safety: the hooks run on the thread of backward, which must not overlap with finish().
+/// Thread safety: the hooks run on the thread of backward, which must not overlap with finish(). From the last backward
+/// pass until finish() the gradients belong to the exchange: whoever reads them sees something between his own and the
+/// average.
 class GradientReducer {
  public:
   GradientReducer(std::shared_ptr<Communicator> communicator, std::vector<at::Tensor> parameters,

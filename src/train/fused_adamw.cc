@@ -18,6 +18,29 @@ struct Lists {
 
 }  // namespace
 
+FusedAdamW::FusedAdamW(const std::vector<torch::optim::OptimizerParamGroup>& groups,
+                       const torch::optim::AdamWOptions& defaults)
+    : torch::optim::AdamW(groups, defaults) {
+  for (const auto& group : param_groups()) {
+    const auto& options = static_cast<const torch::optim::AdamWOptions&>(group.options());
+    for (const auto& parameter : group.params()) {
+      if (parameter.requires_grad()) state_of(parameter, options.amsgrad());
+    }
+  }
+}
+
+State& FusedAdamW::state_of(const at::Tensor& parameter, bool amsgrad) {
+  auto& slot = state_[parameter.unsafeGetTensorImpl()];
+  if (!slot) {
+    auto fresh = std::make_unique<State>();
+    fresh->exp_avg(at::zeros_like(parameter, at::MemoryFormat::Preserve));
+    fresh->exp_avg_sq(at::zeros_like(parameter, at::MemoryFormat::Preserve));
+    if (amsgrad) fresh->max_exp_avg_sq(at::zeros_like(parameter, at::MemoryFormat::Preserve));
+    slot = std::move(fresh);
+  }
+  return static_cast<State&>(*slot);
+}
+
 torch::Tensor FusedAdamW::step(LossClosure closure) {
   torch::Tensor loss;
   if (closure) {
@@ -31,15 +54,7 @@ torch::Tensor FusedAdamW::step(LossClosure closure) {
     for (auto& parameter : group.params()) {
       if (!parameter.grad().defined()) continue;
       TORCH_CHECK(!parameter.grad().is_sparse(), "AdamW does not support sparse gradients");
-      auto& slot = state_[parameter.unsafeGetTensorImpl()];
-      if (!slot) {
-        auto fresh = std::make_unique<State>();
-        fresh->exp_avg(at::zeros_like(parameter, at::MemoryFormat::Preserve));
-        fresh->exp_avg_sq(at::zeros_like(parameter, at::MemoryFormat::Preserve));
-        if (options.amsgrad()) fresh->max_exp_avg_sq(at::zeros_like(parameter, at::MemoryFormat::Preserve));
-        slot = std::move(fresh);
-      }
-      auto& state = static_cast<State&>(*slot);
+      State& state = state_of(parameter, options.amsgrad());
       state.step(state.step() + 1);
       auto& lists = by_step[state.step()];
       lists.parameters.push_back(parameter);

@@ -101,6 +101,17 @@ TEST(Ddp, StartsTheExchangeDuringBackward) {
   });
 }
 
+TEST(Ddp, HoldsEachGradientOnce) {
+  Net net;
+  torch::optim::SGD optimizer(net.parameters(), 0.1);
+  Synchronizer sync(Cluster::alone(), net, optimizer, {.strategy = Strategy::kDdp});
+  net.forward(batch(0, 0), true).mean().backward();
+  const torch::Tensor first = net.first->weight.grad();
+  EXPECT_TRUE(first.is_alias_of(net.second->weight.grad()));  // in the bucket already, not in a copy beside it
+  sync.step();
+  EXPECT_TRUE(net.first->weight.grad().is_same(first));
+}
+
 TEST(Ddp, RefusesWeightsAndTooManyPasses) {
   Net net;
   torch::optim::SGD optimizer(net.parameters(), 0.1);

@@ -20,7 +20,8 @@ TEST(FusedAdamW, FollowsLibTorchsOwnUpToRounding) {
       theirs.push_back(start.clone().requires_grad_());
     }
     const auto options = torch::optim::AdamWOptions(1e-2).betas({0.8, 0.9}).weight_decay(0.3).amsgrad(amsgrad);
-    FusedAdamW fused(ours, options);
+    FusedAdamW fused({torch::optim::OptimizerParamGroup(ours)}, options);
+    EXPECT_EQ(fused.state().size(), ours.size());  // before the first step
     torch::optim::AdamW plain(theirs, options);
     for (int step = 0; step < 20; ++step) {
       for (std::size_t i = 0; i < ours.size(); ++i) {
