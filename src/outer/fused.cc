@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <type_traits>
 
 namespace co2::outer {
 
@@ -49,6 +50,15 @@ double sum_over_chunks(std::int64_t size, const Body& body) {
   return std::accumulate(results.begin(), results.end(), 0.0);
 }
 
+template <class Wire>
+const WireKernel<Wire>& of(const Kernel& kernel) {
+  if constexpr (std::is_same_v<Wire, Bfloat16>) {
+    return kernel.bfloat16;
+  } else {
+    return kernel.plain;
+  }
+}
+
 }  // namespace
 
 const Kernel& best_kernel() {
@@ -56,32 +66,46 @@ const Kernel& best_kernel() {
   return kernel;
 }
 
-void launch(const Kernel& kernel, const float* consensus, const float* live, float weight, float* wire, float* sent,
+template <class Wire>
+void launch(const Kernel& kernel, const float* consensus, const float* live, float weight, Wire* wire, float* sent,
             std::int64_t size) {
   sum_over_chunks(size, [&](std::int64_t begin, std::int64_t end) {
-    kernel.launch(consensus + begin, live + begin, weight, wire + begin, sent == nullptr ? nullptr : sent + begin,
-                  end - begin, size >= kStreamFrom);
+    of<Wire>(kernel).launch(consensus + begin, live + begin, weight, wire + begin,
+                            sent == nullptr ? nullptr : sent + begin, end - begin, size >= kStreamFrom);
     return 0.0;
   });
 }
 
-double apply(const Kernel& kernel, const ApplyJob& job, const ApplyVariant& variant, std::int64_t size) {
-  const Kernel::Apply apply = kernel.apply(variant);
+template <class Wire>
+double apply(const Kernel& kernel, const ApplyJob<Wire>& job, const ApplyVariant& variant, std::int64_t size) {
+  const auto apply = of<Wire>(kernel).apply(variant);
   return sum_over_chunks(size, [&](std::int64_t begin, std::int64_t end) { return apply(job, begin, end); });
 }
 
-double squared_norm(const Kernel& kernel, const float* values, std::int64_t size) {
-  return sum_over_chunks(
-      size, [&](std::int64_t begin, std::int64_t end) { return kernel.squared_norm(values + begin, end - begin); });
-}
-
-double next_momentum_squared_norm(const Kernel& kernel, const float* sum, float progress_scale, const float* momentum,
-                                  float momentum_factor, std::int64_t size) {
+template <class Wire>
+double squared_norm(const Kernel& kernel, const Wire* values, std::int64_t size) {
   return sum_over_chunks(size, [&](std::int64_t begin, std::int64_t end) {
-    return kernel.next_momentum_squared_norm(sum + begin, progress_scale, momentum + begin, momentum_factor,
-                                             end - begin);
+    return of<Wire>(kernel).squared_norm(values + begin, end - begin);
   });
 }
+
+template <class Wire>
+double next_momentum_squared_norm(const Kernel& kernel, const Wire* sum, float progress_scale, const float* momentum,
+                                  float momentum_factor, std::int64_t size) {
+  return sum_over_chunks(size, [&](std::int64_t begin, std::int64_t end) {
+    return of<Wire>(kernel).next_momentum_squared_norm(sum + begin, progress_scale, momentum + begin, momentum_factor,
+                                                       end - begin);
+  });
+}
+
+#define CO2_FOR_WIRE(Wire)                                                                             \
+  template void launch(const Kernel&, const float*, const float*, float, Wire*, float*, std::int64_t); \
+  template double apply(const Kernel&, const ApplyJob<Wire>&, const ApplyVariant&, std::int64_t);      \
+  template double squared_norm(const Kernel&, const Wire*, std::int64_t);                              \
+  template double next_momentum_squared_norm(const Kernel&, const Wire*, float, const float*, float, std::int64_t);
+CO2_FOR_WIRE(float)
+CO2_FOR_WIRE(Bfloat16)
+#undef CO2_FOR_WIRE
 
 }  // namespace fused
 }  // namespace co2::outer

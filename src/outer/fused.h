@@ -13,11 +13,16 @@ namespace co2::outer::fused {
 /// The widest kernel of this CPU.
 const Kernel& best_kernel();
 
-void launch(const Kernel& kernel, const float* consensus, const float* live, float weight, float* wire, float* sent,
+/// `Wire` is float or Bfloat16.
+template <class Wire>
+void launch(const Kernel& kernel, const float* consensus, const float* live, float weight, Wire* wire, float* sent,
             std::int64_t size);
-double apply(const Kernel& kernel, const ApplyJob& job, const ApplyVariant& variant, std::int64_t size);
-double squared_norm(const Kernel& kernel, const float* values, std::int64_t size);
-double next_momentum_squared_norm(const Kernel& kernel, const float* sum, float progress_scale, const float* momentum,
+template <class Wire>
+double apply(const Kernel& kernel, const ApplyJob<Wire>& job, const ApplyVariant& variant, std::int64_t size);
+template <class Wire>
+double squared_norm(const Kernel& kernel, const Wire* values, std::int64_t size);
+template <class Wire>
+double next_momentum_squared_norm(const Kernel& kernel, const Wire* sum, float progress_scale, const float* momentum,
                                   float momentum_factor, std::int64_t size);
 
 }  // namespace co2::outer::fused

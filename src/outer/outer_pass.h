@@ -5,7 +5,8 @@
 
 /// Pure arithmetic on flat buffers, no communication: docs/algorithm.md, "One exchange".
 ///
-/// Tensors are one-dimensional, contiguous, of the same length, floating dtype and device. float32 on a CPU takes one
+/// Tensors are one-dimensional, contiguous, of the same length, floating dtype and device; only `wire` and `sum`, what
+/// goes over the network, may be bfloat16 while the others have a wider dtype. float32 on a CPU takes one
 /// fused, vectorised pass; everything else takes a chain of LibTorch operators that gives the same numbers up to
 /// rounding. Results of the fused pass do not depend on the number of threads nor on the CPU's vector width: workers on
 /// different CPUs keep the same consensus, bit for bit. (The operators promise that only between equal devices with an
@@ -14,7 +15,9 @@
 /// Tensors of one call must not overlap. Autograd does not see any of it.
 namespace co2::outer {
 
-/// launch: sent = consensus - live; wire = weight * sent. `sent` may be undefined if the restart does not need it.
+/// launch: sent = consensus - live; wire = weight * sent. A wire of bfloat16 is rounded to nearest, ties to even, and
+/// then sent = wire / weight, what the peers will see; weight must not be 0. `sent` may be undefined if the restart
+/// does not need it.
 void launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
             const at::Tensor& sent);
 

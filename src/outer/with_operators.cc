@@ -8,15 +8,21 @@ namespace co2::outer::with_operators {
 void launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
             const at::Tensor& sent) {
   const at::NoGradGuard no_grad;
+  if (wire.scalar_type() != consensus.scalar_type()) {
+    wire.copy_(at::sub(consensus, live).mul_(weight));
+    if (sent.defined()) sent.copy_(wire).div_(weight);
+    return;
+  }
   at::Tensor progress = sent.defined() ? sent : wire;
   at::sub_out(progress, consensus, live);
   at::Tensor out = wire;
   at::mul_out(out, progress, at::scalar_tensor(weight, at::kDouble));  // the overload for a Scalar makes a copy
 }
 
-double apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
-             const at::Tensor& live, const Move& move, bool want_norm) {
+double apply(const at::Tensor& wire_sum, const at::Tensor& momentum, const at::Tensor& consensus,
+             const at::Tensor& sent, const at::Tensor& live, const Move& move, bool want_norm) {
   const at::NoGradGuard no_grad;
+  const at::Tensor sum = wire_sum.to(consensus.scalar_type());  // no copy if it has that dtype
   momentum.mul_(move.momentum).add_(sum, move.progress_scale);
   if (move.momentum_scale != 1) momentum.mul_(move.momentum_scale);
   if (move.clip > 0) momentum.clamp_(-move.clip, move.clip);

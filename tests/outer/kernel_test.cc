@@ -35,49 +35,59 @@ struct Outcome {
   bool operator==(const Outcome& other) const {
     bool equal = norms == other.norms && tensors.size() == other.tensors.size();
     for (std::size_t i = 0; equal && i < tensors.size(); ++i) {
-      equal = at::equal(tensors[i].view(at::kInt), other.tensors[i].view(at::kInt));
+      const at::ScalarType bits = tensors[i].element_size() == 2 ? at::kShort : at::kInt;
+      equal = at::equal(tensors[i].view(bits), other.tensors[i].view(bits));
     }
     return equal;
   }
 };
 
-Outcome run_everything(const Kernel& kernel, const State& input, bool all_variants) {
-  Outcome outcome;
-  const std::int64_t size = input.sum.numel();
+/// `sum` is the input's, as floats or as bfloat16.
+template <class Wire>
+void run_everything(const Kernel& kernel, const State& input, const at::Tensor& sum, bool all_variants,
+                    Outcome& outcome) {
+  const std::int64_t size = sum.numel();
+  const auto* sums = static_cast<const Wire*>(sum.const_data_ptr());
   for (const Restart restart : {Restart::kPaper, Restart::kKeep, Restart::kMix}) {
     for (const bool nesterov : {false, true}) {
       for (const bool clip : {false, true}) {
         if (!all_variants && nesterov != clip) continue;
         const State s = input.clone();
-        const ApplyJob job = {s.sum.const_data_ptr<float>(),
-                              s.momentum.mutable_data_ptr<float>(),
-                              s.consensus.mutable_data_ptr<float>(),
-                              s.sent.const_data_ptr<float>(),
-                              s.live.mutable_data_ptr<float>(),
-                              3.7f,
-                              0.3f,
-                              0.9f,
-                              0.4f,
-                              0.02f,
-                              0.3f,
-                              0.7f};
+        const ApplyJob<Wire> job = {sums,
+                                    s.momentum.mutable_data_ptr<float>(),
+                                    s.consensus.mutable_data_ptr<float>(),
+                                    s.sent.const_data_ptr<float>(),
+                                    s.live.mutable_data_ptr<float>(),
+                                    3.7f,
+                                    0.3f,
+                                    0.9f,
+                                    0.4f,
+                                    0.02f,
+                                    0.3f,
+                                    0.7f};
         const double norm = fused::apply(kernel, job, {restart, nesterov, clip, true}, size);
         outcome.norms.push_back(std::bit_cast<std::uint64_t>(norm));
         for (const at::Tensor& tensor : {s.momentum, s.consensus, s.live}) outcome.tensors.push_back(tensor);
       }
     }
   }
-  const float* sum = input.sum.const_data_ptr<float>();
   const float* momentum = input.momentum.const_data_ptr<float>();
-  for (const double norm : {fused::squared_norm(kernel, sum, size),
-                            fused::next_momentum_squared_norm(kernel, sum, 3.7f, momentum, 0.3f, size)}) {
+  for (const double norm : {fused::squared_norm(kernel, sums, size),
+                            fused::next_momentum_squared_norm(kernel, sums, 3.7f, momentum, 0.3f, size)}) {
     outcome.norms.push_back(std::bit_cast<std::uint64_t>(norm));
   }
-  const State s = input.clone();  // its sum is the wire here
+  const State s = input.clone();
+  const at::Tensor wire = reference::copy_at_offset(sum, sum.scalar_type());
   fused::launch(kernel, s.consensus.const_data_ptr<float>(), s.live.const_data_ptr<float>(), 1.7f,
-                s.sum.mutable_data_ptr<float>(), s.sent.mutable_data_ptr<float>(), size);
-  outcome.tensors.push_back(s.sum);
+                static_cast<Wire*>(wire.mutable_data_ptr()), s.sent.mutable_data_ptr<float>(), size);
+  outcome.tensors.push_back(wire);
   outcome.tensors.push_back(s.sent);
+}
+
+Outcome run_everything(const Kernel& kernel, const State& input, bool all_variants) {
+  Outcome outcome;
+  run_everything<float>(kernel, input, input.sum, all_variants, outcome);
+  run_everything<Bfloat16>(kernel, input, reference::copy_at_offset(input.sum, at::kBFloat16), all_variants, outcome);
   return outcome;
 }
 

@@ -25,11 +25,13 @@ State State::random(std::int64_t size, at::ScalarType dtype, std::int64_t offset
   return {tensor(0.1), tensor(1.0), tensor(2.0), tensor(0.05), tensor(2.0)};
 }
 
+at::Tensor copy_at_offset(const at::Tensor& tensor, at::ScalarType dtype) {
+  const std::int64_t offset = tensor.storage_offset();
+  return at::empty({offset + tensor.numel()}, tensor.options().dtype(dtype)).slice(0, offset).copy_(tensor);
+}
+
 State State::clone() const {
-  const auto copy = [](const at::Tensor& tensor) {
-    const std::int64_t offset = tensor.storage_offset();
-    return at::empty({offset + tensor.numel()}, tensor.options()).slice(0, offset).copy_(tensor);
-  };
+  const auto copy = [](const at::Tensor& tensor) { return copy_at_offset(tensor, tensor.scalar_type()); };
   return {copy(sum), copy(momentum), copy(consensus), copy(sent), copy(live)};
 }
 

@@ -23,6 +23,9 @@ struct State {
   State clone() const;  ///< keeps the offset
 };
 
+/// A copy in another dtype, as far from an aligned address.
+at::Tensor copy_at_offset(const at::Tensor& tensor, at::ScalarType dtype);
+
 struct Element {
   double value;
   double scale;  ///< sum of the magnitudes that went into it: rounding errors are relative to this, not to the value
