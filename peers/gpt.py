@@ -149,11 +149,7 @@ class Gpt(nn.Module):
 
     def fragments(self, count: int) -> list[nn.Module]:
         """The model as `count` modules of about equal size, in the order of its layers: every parameter in one."""
-        stack = self.transformer
-        parts: list[nn.Module] = [stack.wte, stack.wpe]
-        for block in stack.h:
-            parts += [nn.ModuleList([block.ln_1, block.attn]), nn.ModuleList([block.ln_2, block.mlp])]
-        parts.append(stack.ln_f)
+        parts = [module for module in self.transformer.modules() if not list(module.children())]
         groups: list[list[nn.Module]] = [[] for _ in range(count)]
         total, before = self.parameter_count(), 0
         for part in parts:

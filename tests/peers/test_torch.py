@@ -1,0 +1,55 @@
+"""PyTorch's own strategies with two workers: they end where ours of the same kind end, and report in our words."""
+
+import sys
+
+import pytest
+import running
+
+TOLERANCE = 1e-4  # relative, of a loss after a few steps in float32 with sums in other orders
+
+
+@pytest.mark.parametrize("name, ours", [("torch-none", "none"), ("torch-ddp", "ddp"),
+                                        ("torch-post-local-sgd", "local-sgd")])
+def test_ends_with_the_loss_of_our_own_strategy(tmp_path, name, ours):
+    config = running.write_config(tmp_path)
+    theirs, metrics, _ = running.peer(sys.executable, name, config, tmp_path / "peer")
+    expected = running.co2_summary(tmp_path, ours)
+    for key in ("validation_loss_before", "validation_loss", "train_loss_before", "train_loss"):
+        assert running.relative_difference(expected[key], theirs[key]) < TOLERANCE, key
+    for key in ("task", "model", "parameters", "steps", "unit", "units", "workers", "corpus"):
+        assert theirs[key] == expected[key], key
+    assert set(expected) <= set(theirs)
+    assert theirs["units_per_second"] == pytest.approx(theirs["units"] / theirs["training_seconds"])
+    assert [row["step"] for row in metrics] == [*range(1, running.STEPS + 1), running.STEPS]
+    assert metrics[-1]["validation_loss"] == theirs["validation_loss"]
+
+
+def test_averaging_in_the_middle_of_a_period_ends_with_one_model(tmp_path):
+    """Nine steps with a period of four: the ninth is averaged by finish(), as ours is."""
+    config = running.write_config(tmp_path, "--steps", "9", "--eval-every", "3")
+    theirs, metrics, _ = running.peer(sys.executable, "torch-post-local-sgd", config, tmp_path / "peer")
+    running.co2(*running.WORKLOAD, "--steps", "9", "--corpus", tmp_path / "words.txt", "--strategy", "local-sgd",
+                "--local-steps", running.LOCAL_STEPS, "--workers", "2", "--out", tmp_path / "co2-local-sgd")
+    expected = running.json.loads((tmp_path / "co2-local-sgd" / "summary.json").read_text())
+    assert running.relative_difference(expected["validation_loss"], theirs["validation_loss"]) < TOLERANCE
+    assert {row["step"] for row in metrics if row["validation_loss"]} == {3, 6, 9}
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--peer", "torch-dpp"], "invalid choice"),
+    ([], "one of --peer and --check"),
+    (["--peer", "torch-none", "--config", "no-such.json"], "can't read the configuration no-such.json"),
+    (["--peer", "torch-none", "--local-steps", "-1"], "local_steps is -1"),
+    (["--check", "--co2", "no-such-program"], "there is no program no-such-program"),
+])
+def test_wrong_input_is_an_error_that_says_what_is_wrong(tmp_path, arguments, message):
+    config = running.write_config(tmp_path)
+    done = running.train(sys.executable, "--config", config, "--out", tmp_path, *arguments)
+    assert done.returncode != 0 and message in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
+def test_an_incomplete_environment_is_an_error(tmp_path):
+    config = running.write_config(tmp_path)
+    done = running.train(sys.executable, "--config", config, "--out", tmp_path, "--peer", "torch-none",
+                         WORLD_SIZE="2", RANK="0")
+    assert done.returncode == 1 and "not MASTER_ADDR, MASTER_PORT" in done.stderr
