@@ -116,7 +116,8 @@ void LineMux::write_some(Sink& sink) {
   // poll() promises room for PIPE_BUF bytes in a pipe: a larger write could block, and with it our handling of signals.
   const std::string_view waiting = std::string_view(sink.queue).substr(sink.written);
   std::string_view chunk = waiting.substr(0, PIPE_BUF);
-  if (chunk.size() < waiting.size() && chunk.find('\n') != chunk.npos) chunk = chunk.substr(0, chunk.rfind('\n') + 1);
+  const bool cut = chunk.size() < waiting.size();
+  if (cut && chunk.find('\n') != std::string_view::npos) chunk = chunk.substr(0, chunk.rfind('\n') + 1);
   const ssize_t count = write(sink.fd, chunk.data(), chunk.size());
   if (count < 0) {
     if (errno == EAGAIN || errno == EINTR) return;

@@ -1,10 +1,9 @@
 #include "cli/stop_signal.h"
 
-#include <signal.h>
-#include <time.h>
-
 #include <array>
+#include <csignal>
 #include <cstdint>
+#include <ctime>
 
 namespace co2::cli {
 
