@@ -2,9 +2,11 @@
 medians with the lowest and highest of the repeats.
 
     python bench/strategies.py build/co2 [--model mini] [--workers 2] [--steps 36] [--repeats 3] [--json FILE]
+                               [-- more options of co2 train]
 
 Throughput is that of training alone (start-up, evaluation and export are not in it), summed over the workers. Memory is
-the largest resident size of any worker; the difference to `ddp`, in copies of the model, is what the strategy costs.
+the largest resident size of any worker; the difference to `none` or `ddp`, in copies of the model, is what the strategy
+costs.
 """
 
 import argparse
@@ -28,7 +30,7 @@ FIGURES = {
 def train(arguments, strategy, folder):
     command = [arguments.program, "train", "--strategy", strategy, "--workers", str(arguments.workers), "--model",
                arguments.model, "--steps", str(arguments.steps), "--eval-every", "0", "--corpus", "synthetic",
-               "--sample-bytes", "0", "--out", str(folder)]
+               "--sample-bytes", "0", "--out", str(folder), *arguments.more]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
         sys.exit(f"{' '.join(command)} failed:\n{result.stderr}")
@@ -44,7 +46,11 @@ def main():
     parser.add_argument("--steps", type=int, default=36)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
+    ours, more = sys.argv[1:], []
+    if "--" in ours:
+        ours, more = ours[:ours.index("--")], ours[ours.index("--") + 1:]
+    arguments = parser.parse_args(ours)
+    arguments.more = more
 
     strategies = arguments.strategies.split(",")
     runs = {strategy: [] for strategy in strategies}
@@ -74,13 +80,15 @@ def main():
             median = statistics.median(ratios)
             print(f"{strategy} / {base}: {median:.3f} ({ratios[0]:.3f}-{ratios[-1]:.3f}) of its throughput")
             result["strategies"][strategy][f"ratio to {base}"] = median
-    if "ddp" in runs:
-        copy = 4 * runs["ddp"][0]["parameters"] / 1e6
-        base = result["strategies"]["ddp"]["peak MB"]["median"]
-        for strategy in strategies:
-            more = (result["strategies"][strategy]["peak MB"]["median"] - base) / copy
-            print(f"{strategy}: {more:+.2f} model copies of peak memory against ddp (one copy is {copy:.1f} MB)")
-            result["strategies"][strategy]["copies more than ddp"] = more
+    copy = 4 * runs[strategies[0]][0]["parameters"] / 1e6
+    for strategy in strategies:
+        for base in ("none", "ddp"):
+            if base not in runs or strategy == base:
+                continue
+            peaks = [result["strategies"][s]["peak MB"]["median"] for s in (strategy, base)]
+            more = (peaks[0] - peaks[1]) / copy
+            print(f"{strategy}: {more:+.2f} model copies of peak memory against {base} (one copy is {copy:.1f} MB)")
+            result["strategies"][strategy][f"copies more than {base}"] = more
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")
 
