@@ -39,8 +39,11 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
     sigaction(SIGTTOU, &action, nullptr);
   }
   sigprocmask(SIG_SETMASK, &spec.signal_mask, nullptr);
-  execvpe(argv[0], argv, envp);
-  const int error = errno;
+  int error = spec.prepare ? spec.prepare() : 0;
+  if (error == 0) {
+    execvpe(argv[0], argv, envp);
+    error = errno;
+  }
   while (write(error_pipe, &error, sizeof error) < 0 && errno == EINTR) {
   }
   _exit(127);

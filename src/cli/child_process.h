@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 #include <csignal>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct ChildSpec {
   int inherit = -1;                      ///< one more descriptor that stays open in the child; -1: none
   bool writes_to_terminal = false;       ///< its process group is in the background, and yet it may write there
   sigset_t signal_mask{};                ///< the mask to start with
+  /// Runs in the child before the program, such as to enter another network. Only async-signal-safe calls. Returns 0,
+  /// or an errno, which is then reported as if the program could not be executed.
+  std::function<int()> prepare{};
 };
 
 /// Starts a process in a process group of its own that dies with us. Returns its id once the program runs.

@@ -69,6 +69,7 @@ int parse_and_run(const std::vector<std::string>& arguments) {
   if (dashes != arguments.end()) program.after_dashes.assign(dashes + 1, arguments.end());
   add_train(program);
   add_launch(program);
+  add_lab(program);
   for (CLI::App* sub : app.get_subcommands({})) {
     sub->allow_extras();
     sub->group("Commands");

@@ -21,6 +21,7 @@ struct Program {
 /// Each in a file of its own.
 void add_train(Program& program);
 void add_launch(Program& program);
+void add_lab(Program& program);
 
 /// The whole program: reads the command line, runs the subcommand, reports errors on stderr. Returns the exit code.
 int run_program(const std::vector<std::string>& arguments);

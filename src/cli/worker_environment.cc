@@ -10,16 +10,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <string_view>
 
 namespace co2::cli {
 
-namespace {
-
-std::map<std::string, std::string, std::less<>> own_environment() {
-  std::map<std::string, std::string, std::less<>> variables;
+Environment own_environment() {
+  Environment variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const auto equals = text.find('=');
@@ -34,7 +31,11 @@ std::map<std::string, std::string, std::less<>> own_environment() {
   return variables;
 }
 
-}  // namespace
+std::vector<std::string> as_list(const Environment& variables) {
+  std::vector<std::string> result;
+  for (const auto& [name, value] : variables) result.push_back(name + "=" + value);
+  return result;
+}
 
 BoundPort::BoundPort(const std::string& host, int port) {
   addrinfo hints{};
@@ -89,9 +90,7 @@ std::vector<std::string> worker_environment(const WorkerGroupOptions& options, i
   if (options.threads > 0 || (!variables.contains("OMP_NUM_THREADS") && !variables.contains("MKL_NUM_THREADS"))) {
     variables["OMP_NUM_THREADS"] = variables["MKL_NUM_THREADS"] = std::to_string(share.threads);
   }
-  std::vector<std::string> result;
-  for (const auto& [name, value] : variables) result.push_back(name + "=" + value);
-  return result;
+  return as_list(variables);
 }
 
 }  // namespace co2::cli

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,8 +26,15 @@ class BoundPort {
   int port_ = 0;
 };
 
-/// Our own environment with the variables of worker_group.h for one worker, and without what another launcher, in whose
-/// job we may be running, says about places.
+using Environment = std::map<std::string, std::string, std::less<>>;
+
+/// Our own environment, without what another launcher, in whose job we may be running, says about places.
+Environment own_environment();
+
+/// "NAME=value", as exec takes them.
+std::vector<std::string> as_list(const Environment& variables);
+
+/// own_environment() with the variables of worker_group.h for one worker.
 std::vector<std::string> worker_environment(const WorkerGroupOptions& options, int rank, const BoundPort& port,
                                             const CoreShare& share);
 

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "lab/plan.h"
+#include "lab/result.h"
+
+namespace co2::lab {
+
+/// Several measurements of the same thing.
+struct Spread {
+  double median = Figures::kUnknown;
+  double low = Figures::kUnknown;
+  double high = Figures::kUnknown;
+  int count = 0;  ///< finite ones
+
+  double half_range() const { return (high - low) / 2; }
+};
+
+Spread spread_of(std::vector<double> values);
+
+/// One item at one rate, over its repeats.
+struct Row {
+  std::size_t item = 0;
+  int done = 0;
+  int failed = 0;
+  Spread units_per_second;
+  Spread to_none;  ///< ratios, each to the same repeat's run of the strategy
+  Spread to_ddp;
+  Spread transfer_ms;  ///< per step
+  Spread exposed_ms;
+  Spread overlap;  ///< 0..1
+  Spread bytes_per_step;
+  Spread train_loss;
+  Spread validation_loss;
+  Spread seconds_to_target;
+  std::optional<int> local_steps;  ///< of the newest repeat
+  std::optional<int> fragments;
+};
+
+/// Everything at one rate.
+struct Table {
+  std::size_t scenario = 0;
+  double target_loss = Figures::kUnknown;
+  std::vector<Row> rows;  ///< of the items that have been run
+};
+
+/// `target_loss`, if not given: the highest of the lowest losses, so that everybody reaches it.
+Table aggregate(const std::vector<RunRecord>& records, std::size_t scenario, const std::vector<Item>& items,
+                std::optional<double> target_loss);
+
+}  // namespace co2::lab

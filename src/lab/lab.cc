@@ -1,0 +1,250 @@
+#include "lab/lab.h"
+
+#include <co2/error.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+
+#include "cli/signal_queue.h"
+#include "lab/chart.h"
+#include "lab/no_namespaces.h"
+#include "lab/peers.h"
+#include "lab/report.h"
+#include "lab/result.h"
+#include "lab/status_line.h"
+#include "lab/table.h"
+#include "train/data/corpus.h"
+#include "train/files.h"
+
+namespace co2::lab {
+
+namespace {
+
+class Lab {
+ public:
+  explicit Lab(LabOptions options) : options_(std::move(options)) {}
+
+  int run() {
+    prepare();
+    const cli::SignalQueue signals;
+    StatusLine status(kinds());
+    for (std::size_t scenario = 0; scenario < options_.scenarios.size() && stopped_by_ == 0; ++scenario) {
+      for (int repeat = 0; repeat < options_.repeats && stopped_by_ == 0; ++repeat) {
+        for (std::size_t item = 0; item < options_.items.size() && stopped_by_ == 0; ++item) {
+          run_one({.scenario = scenario,
+                   .item = item,
+                   .repeat = repeat,
+                   .folder = folder_of(scenario, item, repeat),
+                   .end = {},
+                   .links = {},
+                   .figures = {}},
+                  signals, status);
+        }
+      }
+      show(scenario, status);
+    }
+    return finish();
+  }
+
+ private:
+  /// Everything that needs the machine's network or may be wrong with the options, before the first run.
+  void prepare() {
+    check_programs();
+    configure(options_.items, options_.flags);
+    train::ensure_writable(options_.out);
+    use_cached_corpus();
+    if (has_peers()) {
+      check_peers_have_local_steps();
+      peers_.emplace();
+      peers_->check(first_peer().config, options_.out / "peers-check");
+    }
+    leave_machine_network();
+    Network(options_.workers).set_rates({.hosts = {Rate{1e9}}});  // proves that the kernel has all that it takes
+  }
+
+  void use_cached_corpus() {
+    const auto wanted = options_.items[0].config["corpus"].get<std::string>();
+    train::CorpusContext context;
+    context.say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+    const train::Corpus corpus = train::load_corpus(wanted, context);
+    // `auto` would look for it once more, where there is no way out.
+    if (wanted == "auto") {
+      for (Item& item : options_.items) item.config["corpus"] = corpus.name;
+    }
+  }
+
+  bool has_peers() const {
+    return std::any_of(options_.items.begin(), options_.items.end(), [](const Item& item) { return item.peer(); });
+  }
+  const Item& first_peer() const {
+    return *std::find_if(options_.items.begin(), options_.items.end(), [](const Item& item) { return item.peer(); });
+  }
+  const Item* co2_item() const {
+    const auto found = std::find_if(options_.items.begin(), options_.items.end(),
+                                    [](const Item& item) { return item.label == "co2"; });
+    return found == options_.items.end() ? nullptr : &*found;
+  }
+  static bool automatic(const Item& item) { return !item.config["local_steps"].is_number(); }
+
+  void check_peers_have_local_steps() const {
+    if (!automatic(first_peer()) || co2_item() != nullptr) return;
+    throw OptionError(
+        "peers don't choose τ themselves: give --local-steps a number, or put co2 among the --strategies, "
+        "whose choice they then take");
+  }
+
+  std::vector<std::string> kinds() const {
+    std::vector<std::string> kinds;
+    for (const Scenario& scenario : options_.scenarios) {
+      for (int repeat = 0; repeat < options_.repeats; ++repeat) {
+        for (const Item& item : options_.items) kinds.push_back(scenario.text + " " + item.label);
+      }
+    }
+    return kinds;
+  }
+
+  std::filesystem::path folder_of(std::size_t scenario, std::size_t item, int repeat) const {
+    return options_.out / options_.scenarios[scenario].folder_name() / options_.items[item].label /
+           fmt::format("repeat-{}", repeat + 1);
+  }
+
+  /// What co2 settled on in the first repeat at this rate; nothing if it failed.
+  std::optional<int> settled_local_steps(std::size_t scenario) const {
+    for (const RunRecord& record : records_) {
+      if (record.scenario == scenario && &options_.items[record.item] == co2_item() && record.figures) {
+        return record.figures->local_steps;
+      }
+    }
+    return std::nullopt;
+  }
+
+  void run_one(RunRecord record, const cli::SignalQueue& signals, StatusLine& status) {
+    const Scenario& scenario = options_.scenarios[record.scenario];
+    const Item& item = options_.items[record.item];
+    status.begin(fmt::format("{}  {}  repeat {}/{}", scenario.text, item.label, record.repeat + 1, options_.repeats));
+    try {
+      std::filesystem::remove_all(record.folder);
+      train::ensure_writable(record.folder);
+      const RunSpec spec = spec_of(record);
+      Network network(options_.workers);
+      network.set_rates(scenario.phases[0]);
+      record.links = check_links(network, scenario.phases[0]);
+      const auto steps = spec.command.empty() ? 0 : item.config["steps"].get<long>();
+      record.end = execute(spec, network, scenario, signals, [&] { status.update(progress(record.folder, steps)); });
+      if (record.end.kind == RunEnd::Kind::kDone) record.figures = read_figures(record.folder);
+    } catch (const Error& error) {
+      record.end.kind = RunEnd::Kind::kFailed;
+      record.end.why = error.what();
+    }
+    std::error_code ignored;  // weights of every run would fill a disk
+    std::filesystem::remove_all(record.folder / "model", ignored);
+    if (record.end.kind == RunEnd::Kind::kStopped) {
+      stopped_by_ = record.end.signal;
+      status.say("stopped; what has been measured so far:");
+      return;
+    }
+    status.end(outcome(record));
+    records_.push_back(std::move(record));
+    save();
+  }
+
+  RunSpec spec_of(const RunRecord& record) const {
+    const Item& item = options_.items[record.item];
+    nlohmann::ordered_json config = item.config;
+    if (item.peer() && automatic(item)) {
+      const auto local_steps = settled_local_steps(record.scenario);
+      if (!local_steps) throw Error("co2 failed at this rate, so that there is no τ to take from it", 1);
+      config["local_steps"] = *local_steps;
+    }
+    const auto config_file = record.folder / "config.json";
+    train::write_atomically(config_file, config.dump(2) + "\n");
+    RunSpec spec;
+    spec.environment = cli::own_environment();
+    if (item.peer()) {
+      spec.command = peers_->command(item.label, config_file, record.folder);
+      Peers::add_to(spec.environment);
+    } else {
+      spec.command = {std::filesystem::read_symlink("/proc/self/exe"),
+                      "train",
+                      "--config",
+                      config_file,
+                      "--worker-out",
+                      record.folder,
+                      "--json"};
+    }
+    spec.folder = record.folder;
+    spec.threads = config["threads"].get<int>();
+    spec.pin = config["pin"].get<bool>();
+    spec.time_limit = options_.time_limit;
+    return spec;
+  }
+
+  static std::string progress(const std::filesystem::path& folder, long steps) {
+    std::ifstream file(folder / "metrics.jsonl");
+    std::string line, last;
+    while (std::getline(file, line) && !file.eof()) last = line;
+    const auto json = nlohmann::json::parse(last, nullptr, false);
+    if (!json.is_object() || !json.contains("step")) return "starting";
+    return fmt::format("step {}/{}", json["step"].get<long>(), steps);
+  }
+
+  static std::string outcome(const RunRecord& record) {
+    std::string text;
+    if (record.figures) {
+      const Figures& figures = *record.figures;
+      text = fmt::format("{} {}/s", thousands(figures.units_per_second), figures.unit);
+      if (std::isfinite(figures.overlap())) text += fmt::format("  overlap {:.1f} %", 100 * figures.overlap());
+      text += fmt::format("  loss {:.3f}", figures.train_loss);
+    } else {
+      text = "FAILED: " + record.end.why;
+    }
+    return text + (record.links.empty() ? "" : "\n    link " + format_links(record.links));
+  }
+
+  void show(std::size_t scenario, StatusLine& status) const {
+    const Table table = aggregate(records_, scenario, options_.items, options_.target_loss);
+    if (table.rows.empty()) return;
+    status.say("");
+    fmt::print("{}\n", format_table(table, options_.scenarios[scenario], options_.items, options_.repeats));
+    std::fflush(stdout);
+  }
+
+  std::vector<Table> tables() const {
+    std::vector<Table> result;
+    for (std::size_t scenario = 0; scenario < options_.scenarios.size(); ++scenario) {
+      result.push_back(aggregate(records_, scenario, options_.items, options_.target_loss));
+    }
+    return result;
+  }
+
+  /// After each run, so that whatever happens later, what was measured is there.
+  void save() const {
+    const auto json = options_.json.empty() ? options_.out / "lab.json" : options_.json;
+    train::write_atomically(json, report(options_, records_, tables()).dump(2) + "\n");
+  }
+
+  int finish() const {
+    if (!records_.empty()) {
+      const auto svg = options_.svg.empty() ? options_.out / "lab.svg" : options_.svg;
+      train::write_atomically(svg, chart(options_, records_, tables()));
+      fmt::print("written to {}: lab.json, lab.svg, and a folder for each run\n", options_.out.string());
+    }
+    if (stopped_by_ != 0) return 128 + stopped_by_;
+    const bool failed =
+        std::any_of(records_.begin(), records_.end(), [](const RunRecord& record) { return !record.figures; });
+    return failed ? 1 : 0;
+  }
+
+  LabOptions options_;
+  std::optional<Peers> peers_;
+  std::vector<RunRecord> records_;
+  int stopped_by_ = 0;
+};
+
+}  // namespace
+
+int run_lab(LabOptions options) { return Lab(std::move(options)).run(); }
+
+}  // namespace co2::lab

@@ -1,0 +1,69 @@
+#include "lab/peers.h"
+
+#include <co2/error.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "lab/tool.h"
+#include "train/files.h"
+
+namespace co2::lab {
+
+namespace {
+
+constexpr std::chrono::minutes kSetupTime{30};
+constexpr std::chrono::minutes kCheckTime{10};
+
+std::filesystem::path find_folder() {
+  const char* named = std::getenv("CO2_PEERS");
+  const std::filesystem::path folder = named != nullptr && *named != '\0' ? named : CO2_SOURCE_DIR "/peers";
+  if (std::filesystem::exists(folder / "train.py")) return folder;
+  throw DataError(
+      fmt::format("there are no peers in {}: set CO2_PEERS to the folder peers of co2's source tree, or leave "
+                  "--peers out",
+                  folder.string()));
+}
+
+std::vector<std::string> environment() {
+  cli::Environment variables = cli::own_environment();
+  Peers::add_to(variables);
+  return cli::as_list(variables);
+}
+
+}  // namespace
+
+void Peers::add_to(cli::Environment& environment) {
+  environment["CO2_PROGRAM"] = std::filesystem::read_symlink("/proc/self/exe");
+}
+
+Peers::Peers() : folder_(find_folder()) {
+  Tool tool{.command = {folder_ / "setup"}, .environment = environment()};
+  tool.timeout = kSetupTime;
+  tool.show_errors = true;
+  const ToolResult result = run_tool(tool);
+  python_ = last_lines(result.output, 1);
+  if (result.code != 0 || python_.empty()) {
+    throw DataError(fmt::format("{} failed with exit code {}: {}", (folder_ / "setup").string(), result.code,
+                                last_lines(result.output, 3)));
+  }
+}
+
+void Peers::check(const nlohmann::ordered_json& config, const std::filesystem::path& folder) const {
+  train::ensure_writable(folder);
+  train::write_atomically(folder / "config.json", config.dump(2) + "\n");
+  Tool tool{.command = {python_, folder_ / "train.py", "--check", "--config", folder / "config.json", "--out", folder},
+            .environment = environment()};
+  tool.timeout = kCheckTime;
+  const ToolResult result = run_tool(tool);
+  if (result.code == 0) return;
+  throw DataError(fmt::format("the peers' model is not ours, so that nothing can be compared: {}",
+                              last_lines(result.output + result.errors, 8)));
+}
+
+std::vector<std::string> Peers::command(const std::string& peer, const std::filesystem::path& config,
+                                        const std::filesystem::path& folder) const {
+  return {python_, folder_ / "train.py", "--peer", peer, "--config", config, "--out", folder};
+}
+
+}  // namespace co2::lab

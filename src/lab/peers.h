@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/worker_environment.h"
+
+namespace co2::lab {
+
+/// Other people's tools on the same model, data and network: the Python programs in the folder peers/.
+///
+///   peers/setup                                     makes their environment; the last line that it prints is its
+///   Python PYTHON peers/train.py --check --config FILE --out DIR            parity with our model; fails if there is
+///   none PYTHON peers/train.py --peer NAME --config FILE --out DIR        one worker, in the environment that ours
+///   have too;
+///                                                                    rank 0 writes summary.json and metrics.jsonl
+/// Each of them finds this program in CO2_PROGRAM.
+class Peers {
+ public:
+  /// Finds the folder ($CO2_PEERS, or that of the source tree) and sets up the environment, which takes minutes the
+  /// first time and needs the machine's network. Throws DataError.
+  Peers();
+
+  /// Proves that their model is ours. Throws DataError with what differs.
+  void check(const nlohmann::ordered_json& config, const std::filesystem::path& folder) const;
+
+  std::vector<std::string> command(const std::string& peer, const std::filesystem::path& config,
+                                   const std::filesystem::path& folder) const;
+  static void add_to(cli::Environment& environment);
+
+ private:
+  std::filesystem::path folder_;
+  std::string python_;
+};
+
+}  // namespace co2::lab

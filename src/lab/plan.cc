@@ -1,0 +1,150 @@
+#include "lab/plan.h"
+
+#include <co2/error.h>
+#include <co2/options.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+
+#include "cli/worker_environment.h"
+#include "lab/tool.h"
+#include "sync/closest_name.h"
+
+namespace co2::lab {
+
+namespace {
+
+constexpr std::array kTorch{"torch-none", "torch-ddp", "torch-post-local-sgd"};
+constexpr std::array kTorchft{"torchft-local-sgd", "torchft-diloco", "torchft-diloco-overlap", "torchft-streaming"};
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  for (;;) {
+    const auto comma = text.find(',');
+    parts.emplace_back(text.substr(0, comma));
+    if (comma == text.npos) return parts;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+long parse_steps(std::string_view text, const std::string& item) {
+  long steps = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
+  if (error == std::errc() && end == text.data() + text.size() && steps > 0) return steps;
+  throw OptionError(fmt::format("'{}' in --strategies: after @ comes a number of steps, as in ddp@40", item));
+}
+
+Item parse_item(const std::string& text) {
+  Item item{.label = text};
+  std::string rest = text;
+  if (const auto at = rest.find('@'); at != rest.npos) {
+    item.steps = parse_steps(std::string_view(rest).substr(at + 1), text);
+    rest.resize(at);
+  }
+  if (const auto plus = rest.find('+'); plus != rest.npos) {
+    item.wire = rest.substr(plus + 1);
+    if (item.wire.empty()) {
+      throw OptionError(fmt::format("'{}' in --strategies: after + comes a wire format, as in co2+bfloat16", text));
+    }
+    rest.resize(plus);
+  }
+  item.strategy = name(strategy_from_name(rest));
+  return item;
+}
+
+void add(std::vector<Item>& items, Item item, const char* flag) {
+  const bool twice =
+      std::any_of(items.begin(), items.end(), [&](const Item& other) { return other.label == item.label; });
+  if (twice) throw OptionError(fmt::format("{} has '{}' twice", flag, item.label));
+  items.push_back(std::move(item));
+}
+
+cli::Environment outside_of_any_job() {
+  cli::Environment variables = cli::own_environment();
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
+    variables.erase(name);
+  }
+  return variables;
+}
+
+nlohmann::ordered_json train_config(const std::vector<std::string>& flags) {
+  Tool tool{.command = {std::filesystem::read_symlink("/proc/self/exe"), "train", "--print-config"},
+            .environment = cli::as_list(outside_of_any_job())};
+  tool.command.insert(tool.command.end(), flags.begin(), flags.end());
+  const ToolResult result = run_tool(tool);
+  if (result.code != 0) {
+    std::string message = last_lines(result.errors, 3);
+    constexpr std::string_view kPrefix = "co2: error: ";
+    if (message.starts_with(kPrefix)) message.erase(0, kPrefix.size());
+    throw Error(message, result.code);
+  }
+  return nlohmann::ordered_json::parse(result.output);
+}
+
+}  // namespace
+
+std::vector<Item> parse_strategies(std::string_view text) {
+  std::vector<Item> items;
+  if (text == "all") {
+    for (const Strategy strategy : all_strategies()) items.push_back(parse_item(std::string(name(strategy))));
+    return items;
+  }
+  for (const std::string& part : split(text)) add(items, parse_item(part), "--strategies");
+  return items;
+}
+
+std::vector<Item> parse_peers(std::string_view text) {
+  std::vector<Item> items;
+  if (text.empty()) return items;
+  std::vector<std::string> known{"torch", "torchft"};
+  known.insert(known.end(), kTorch.begin(), kTorch.end());
+  known.insert(known.end(), kTorchft.begin(), kTorchft.end());
+  const auto add_all = [&](const auto& names) {
+    for (const char* name : names) add(items, Item{.label = name}, "--peers");
+  };
+  for (const std::string& part : split(text)) {
+    if (part == "torch") {
+      add_all(kTorch);
+    } else if (part == "torchft") {
+      add_all(kTorchft);
+    } else if (std::find(known.begin(), known.end(), part) != known.end()) {
+      add(items, Item{.label = part}, "--peers");
+    } else {
+      throw OptionError(fmt::format("--peers '{}' is not known{} Allowed: {}", part, did_you_mean(part, known),
+                                    fmt::join(known, ", ")));
+    }
+  }
+  return items;
+}
+
+void check_train_flags(const std::vector<std::string>& flags) {
+  for (const std::string& flag : flags) {
+    const std::string name = flag.substr(0, flag.find('='));
+    const auto instead = [&](const char* what) {
+      throw OptionError(fmt::format("'{}' after -- is up to the lab: {}", name, what));
+    };
+    if (name == "--strategy") instead("write --strategies before --");
+    if (name == "--workers") instead("write --workers before --");
+    if (name == "--out" || name == "--worker-out") instead("write --out before --");
+    if (name == "--host" || name == "--port" || name == "--interface") instead("it makes the network itself");
+    if (name == "--print-config" || name == "--json" || name == "--help" || name == "-h") {
+      instead("it has no meaning here");
+    }
+  }
+}
+
+void configure(std::vector<Item>& items, const std::vector<std::string>& flags) {
+  for (Item& item : items) {
+    std::vector<std::string> all = flags;
+    all.insert(all.end(), {"--strategy", item.peer() ? "co2" : item.strategy});
+    if (!item.wire.empty()) all.insert(all.end(), {"--wire", item.wire});
+    if (item.steps) all.insert(all.end(), {"--steps", std::to_string(*item.steps)});
+    item.config = train_config(all);
+  }
+}
+
+}  // namespace co2::lab

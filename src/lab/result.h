@@ -1,0 +1,63 @@
+#pragma once
+
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/link_check.h"
+#include "lab/run.h"
+
+namespace co2::lab {
+
+/// A smoothed loss and the training time at which it was reached.
+struct CurvePoint {
+  double seconds = 0;
+  double loss = 0;
+};
+
+/// What a run wrote in its folder. NaN or nothing: it does not tell.
+struct Figures {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+  double units_per_second = kUnknown;  ///< over all workers
+  double training_seconds = kUnknown;
+  long steps = 0;
+  double transfer_seconds = kUnknown;
+  double exposed_seconds = kUnknown;
+  double bytes_per_worker = kUnknown;
+  std::optional<int> local_steps;  ///< in force at the end; none: it exchanges otherwise, or not at all
+  std::optional<int> fragments;
+  double train_loss = kUnknown;  ///< of the last 5 % of the steps
+  double validation_loss = kUnknown;
+  std::string unit = "tokens";
+  std::string corpus{};
+  long parameters = 0;
+  std::vector<CurvePoint> curve{};  ///< each point the mean of the 5 % of the steps before it, as the final loss is
+
+  double overlap() const;             ///< 1 - exposed / transfer; NaN without a transfer
+  double per_step(double sum) const;  ///< a sum over the run, per step
+};
+
+/// Reads summary.json and metrics.jsonl. Throws DataError.
+Figures read_figures(const std::filesystem::path& folder);
+
+/// When the smoothed loss was first at or below `target`; nothing if never.
+std::optional<double> seconds_to(const std::vector<CurvePoint>& curve, double target);
+
+/// The lowest smoothed loss; NaN for an empty curve.
+double lowest(const std::vector<CurvePoint>& curve);
+
+/// A run that took place.
+struct RunRecord {
+  std::size_t scenario = 0;
+  std::size_t item = 0;
+  int repeat = 0;
+  std::filesystem::path folder;
+  RunEnd end;
+  std::vector<LinkCheck> links;
+  std::optional<Figures> figures;  ///< if it is done
+};
+
+}  // namespace co2::lab

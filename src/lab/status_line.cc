@@ -1,0 +1,70 @@
+#include "lab/status_line.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+namespace co2::lab {
+
+namespace {
+
+std::string minutes(double seconds) {
+  const auto whole = static_cast<long>(std::lround(seconds));
+  if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+}  // namespace
+
+StatusLine::StatusLine(std::vector<std::string> kinds) : kinds_(std::move(kinds)), terminal_(isatty(STDERR_FILENO)) {}
+StatusLine::~StatusLine() { clear(); }
+
+void StatusLine::clear() {
+  if (terminal_) fmt::print(stderr, "\r\033[K");
+}
+
+void StatusLine::begin(const std::string& what) {
+  ++run_;
+  what_ = what;
+  begin_ = std::chrono::steady_clock::now();
+  update("");
+}
+
+double StatusLine::seconds_left(double elapsed) const {
+  if (seconds_.empty()) return std::numeric_limits<double>::quiet_NaN();
+  double mean = 0;
+  for (const auto& [kind, seconds] : seconds_) mean += seconds / static_cast<double>(seconds_.size());
+  double left = -elapsed;
+  for (std::size_t run = run_ - 1; run < kinds_.size(); ++run) {
+    const auto known = seconds_.find(kinds_[run]);
+    left += known != seconds_.end() ? known->second : mean;
+  }
+  return std::max(0.0, left);
+}
+
+void StatusLine::update(const std::string& progress) {
+  if (!terminal_) return;
+  const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  std::string line = fmt::format("run {}/{}  {}  {}", run_, kinds_.size(), what_, minutes(elapsed));
+  if (!progress.empty()) line += "  " + progress;
+  const double left = seconds_left(elapsed);
+  if (std::isfinite(left)) line += fmt::format("  about {} left", minutes(left));
+  fmt::print(stderr, "\r\033[K{}", line);
+  std::fflush(stderr);
+}
+
+void StatusLine::end(const std::string& outcome) {
+  seconds_[kinds_[run_ - 1]] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  say(fmt::format("run {}/{}  {}  {}", run_, kinds_.size(), what_, outcome));
+}
+
+void StatusLine::say(const std::string& text) {
+  clear();
+  fmt::print(stderr, "{}\n", text);
+}
+
+}  // namespace co2::lab

@@ -1,0 +1,116 @@
+#include "lab/table.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+namespace co2::lab {
+
+namespace {
+
+/// Columns on a terminal: our own signs are all one wide.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::string in(const char* format, double value) {
+  return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "-";
+}
+
+std::string speed(const Spread& spread) {
+  if (spread.count == 0) return "-";
+  if (spread.count == 1) return thousands(spread.median);
+  return fmt::format("{} ±{:.1f} %", thousands(spread.median), 100 * spread.half_range() / spread.median);
+}
+
+std::string bytes(double value) {
+  if (!std::isfinite(value)) return "-";
+  if (value >= 1e6) return fmt::format("{:.2f} MB", value / 1e6);
+  if (value >= 1e3) return fmt::format("{:.1f} kB", value / 1e3);
+  return fmt::format("{:.0f} B", value);
+}
+
+// Cut rather than rounded: 100 % means that nothing was exposed.
+std::string percent(double share) {
+  return std::isfinite(share) ? fmt::format("{:.1f} %", std::floor(1000 * share) / 10) : "-";
+}
+
+std::string count(const std::optional<int>& number) { return number ? std::to_string(*number) : "-"; }
+
+struct Column {
+  std::string title;
+  std::function<std::string(const Row&)> cell;
+};
+
+std::vector<Column> columns(const Table& table, const std::vector<Item>& items) {
+  return {
+      {"strategy", [&](const Row& row) { return items[row.item].label; }},
+      {"tokens/s", [](const Row& row) { return speed(row.units_per_second); }},
+      {"of none", [](const Row& row) { return in("{:.3f}", row.to_none.median); }},
+      {"of ddp", [](const Row& row) { return in("{:.2f}", row.to_ddp.median); }},
+      {"transfer ms", [](const Row& row) { return in("{:.1f}", row.transfer_ms.median); }},
+      {"exposed ms", [](const Row& row) { return in("{:.1f}", row.exposed_ms.median); }},
+      {"overlap", [](const Row& row) { return percent(row.overlap.median); }},
+      {"sent", [](const Row& row) { return bytes(row.bytes_per_step.median); }},
+      {"τ", [](const Row& row) { return count(row.local_steps); }},
+      {"P", [](const Row& row) { return count(row.fragments); }},
+      {"train loss", [](const Row& row) { return in("{:.4f}", row.train_loss.median); }},
+      {"validation", [](const Row& row) { return in("{:.4f}", row.validation_loss.median); }},
+      {std::isfinite(table.target_loss) ? fmt::format("s to {:.3f}", table.target_loss) : "s to loss",
+       [](const Row& row) { return in("{:.1f}", row.seconds_to_target.median); }},
+  };
+}
+
+}  // namespace
+
+std::string thousands(double value) {
+  std::string text = fmt::format("{:.0f}", value);
+  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3) {
+    text.insert(static_cast<std::size_t>(at), 1, ',');
+  }
+  return text;
+}
+
+std::string format_table(const Table& table, const Scenario& scenario, const std::vector<Item>& items, int repeats) {
+  std::string text = fmt::format("{}; median of {} repeat{}; transfer, exposed and sent are per worker and step\n",
+                                 scenario.text, repeats, repeats == 1 ? "" : "s");
+  const auto all = columns(table, items);
+  std::vector<std::size_t> widths;
+  for (const Column& column : all) {
+    std::size_t width = width_of(column.title);
+    for (const Row& row : table.rows) width = std::max(width, width_of(column.cell(row)));
+    widths.push_back(width);
+  }
+  const auto line = [&](const std::function<std::string(const Column&)>& cell) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::string value = cell(all[i]);
+      const std::string padding(widths[i] - width_of(value), ' ');
+      text += i == 0 ? "  " + value + padding : "  " + padding + value;
+    }
+    text += '\n';
+  };
+  line([](const Column& column) { return column.title; });
+  for (const Row& row : table.rows) {
+    line([&](const Column& column) { return column.cell(row); });
+  }
+  for (const Row& row : table.rows) {
+    if (row.failed > 0)
+      text += fmt::format("  {}: {} of {} runs failed\n", items[row.item].label, row.failed, row.failed + row.done);
+  }
+  return text;
+}
+
+std::string format_links(const std::vector<LinkCheck>& links) {
+  std::vector<std::string> parts;
+  for (const LinkCheck& link : links) {
+    parts.push_back(fmt::format("{}→{} {} (asked {}){}", link.from, link.to, format_rate(link.measured),
+                                link.asked.unlimited() ? "unlimited" : format_rate(link.asked.bits_per_second),
+                                link.off() ? " OFF BY MORE THAN 10 %" : ""));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace co2::lab
