@@ -124,8 +124,9 @@ def make(name: str, context: Context, steps: int) -> Strategy:
     if name == "torchft-diloco":
         return TorchftDiloco(context, steps, fragments=1, delay=0, mix=0.0)
     if name == "torchft-diloco-overlap":
-        # With its default, a mix of 0, the steps that a worker takes during the transfer are thrown away, all but one
-        # in local_steps. Half, as in Streaming DiLoCo's paper, costs no time and learns far better.
+        # With its default, a mix of 0, an exchange throws away the steps that a worker took during the transfer: all
+        # but one of local_steps. Half, as for Streaming DiLoCo, keeps them in part. The price is that the workers'
+        # models differ at the end, so that finish() averages them once more.
         return TorchftDiloco(context, steps, fragments=1, delay=last, mix=0.5)
     # The longest delay that it allows: a fragment must have arrived before the next one is sent.
     return TorchftDiloco(context, steps, FRAGMENTS, delay=max(context.local_steps // FRAGMENTS - 1, 0), mix=0.5)
