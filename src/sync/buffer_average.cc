@@ -7,7 +7,8 @@
 
 namespace co2 {
 
-BufferAverage::BufferAverage(std::shared_ptr<Communicator> communicator, std::vector<at::Tensor> buffers, Trace& trace)
+BufferAverage::BufferAverage(std::shared_ptr<Communicator> communicator, const std::vector<at::Tensor>& buffers,
+                             Trace& trace)
     : communicator_(std::move(communicator)), trace_(trace) {
   std::int64_t numel = 0;
   for (const at::Tensor& buffer : buffers) {

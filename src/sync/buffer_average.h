@@ -15,7 +15,7 @@ namespace co2 {
 /// (batch counters) are equal on all workers by themselves and are left alone.
 class BufferAverage {
  public:
-  BufferAverage(std::shared_ptr<Communicator> communicator, std::vector<at::Tensor> buffers, Trace& trace);
+  BufferAverage(std::shared_ptr<Communicator> communicator, const std::vector<at::Tensor>& buffers, Trace& trace);
 
   void launch(std::int64_t round);
   bool in_flight() const { return !works_.empty(); }
