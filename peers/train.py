@@ -259,7 +259,8 @@ def main() -> int:
             if dist.get_rank() == 0:
                 results.write(out, summary, metrics)
                 print(f"{arguments.peer}: {summary['units_per_second']:.0f} tokens/s over "
-                      f"{summary['workers']} workers, validation loss {summary['validation_loss']:.4f}", file=sys.stderr)
+                      f"{summary['workers']} workers, validation loss {summary['validation_loss']:.4f}",
+                      file=sys.stderr)
         finally:
             dist.destroy_process_group()
     except (DataError, ValueError, OSError, RuntimeError) as error:
