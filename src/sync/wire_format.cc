@@ -6,6 +6,7 @@
 
 #include "comm/buckets.h"
 #include "outer/outer_pass.h"
+#include "sync/bfloat16_wire.h"
 
 namespace co2 {
 
@@ -21,6 +22,7 @@ std::vector<WorkPtr> all_reduce_in_buckets(Communicator& communicator, const at:
 
 namespace {
 
+/// The values as they are, in the parameters' own dtype, with the weight as one more element.
 class PlainWire final : public WireFormat {
  public:
   PlainWire(std::shared_ptr<Communicator> communicator, const at::Tensor& like, std::int64_t bucket_bytes)
@@ -61,9 +63,13 @@ class PlainWire final : public WireFormat {
 
 }  // namespace
 
-std::unique_ptr<WireFormat> plain_wire(std::shared_ptr<Communicator> communicator, const at::Tensor& like,
-                                       std::int64_t bucket_bytes) {
-  return std::make_unique<PlainWire>(std::move(communicator), like, bucket_bytes);
+std::unique_ptr<WireFormat> make_wire(Wire wire, std::shared_ptr<Communicator> communicator, const at::Tensor& like,
+                                      std::int64_t bucket_bytes) {
+  switch (wire) {
+    case Wire::kPlain: return std::make_unique<PlainWire>(std::move(communicator), like, bucket_bytes);
+    case Wire::kBfloat16: return std::make_unique<Bfloat16Wire>(std::move(communicator), like, bucket_bytes);
+  }
+  TORCH_CHECK(false, "no wire number ", static_cast<int>(wire));
 }
 
 }  // namespace co2

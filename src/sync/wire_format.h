@@ -1,6 +1,7 @@
 #pragma once
 
 #include <co2/communicator.h>
+#include <co2/options.h>
 
 #include <memory>
 #include <vector>
@@ -20,7 +21,7 @@ struct Message {
 class WireFormat {
  public:
   struct Sum {
-    at::Tensor values;        ///< Σ w_i s_i
+    at::Tensor values;        ///< Σ w_i s_i, in the wire's dtype: outer_pass.h reads it as it is
     double total_weight = 0;  ///< Σ w_i
   };
 
@@ -33,9 +34,9 @@ class WireFormat {
   virtual Sum sum(const Message& message) const = 0;
 };
 
-/// The values as they are, in the parameters' own dtype, with the weight as one more element.
-std::unique_ptr<WireFormat> plain_wire(std::shared_ptr<Communicator> communicator, const at::Tensor& like,
-                                       std::int64_t bucket_bytes);
+/// The wire of a recipe for parameters like `like`. Throws OptionError if it has no meaning for their dtype.
+std::unique_ptr<WireFormat> make_wire(Wire wire, std::shared_ptr<Communicator> communicator, const at::Tensor& like,
+                                      std::int64_t bucket_bytes);
 
 /// All-reduces a flat tensor in buckets of at most `bucket_bytes`.
 std::vector<WorkPtr> all_reduce_in_buckets(Communicator& communicator, const at::Tensor& flat,
