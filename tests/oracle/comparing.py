@@ -12,6 +12,11 @@ that we have seen is 6.
 The unit belongs to the largest magnitude that the tensor (on any worker) has had so far, because rounding that was
 done while a number was large stays in it when it gets small. A wrong rule is off by thousands of units and more:
 test_mutations.py shows it for each rule.
+
+With a lossy wire a number that lies within these units of a tie may be rounded the other way, and is then a whole unit
+of the wire away: for bfloat16 up to 2^16 of ours, if progress is as large as the parameter. So LOSSY_SHARE of the
+elements may be that far off (the largest that we have seen are 0.004 and 4700 units), and the others must be as close
+as without. A wrong way to round is off nearly everywhere.
 """
 
 import numpy as np
@@ -19,36 +24,45 @@ import numpy as np
 import oracle
 
 UNITS = 8.0
+LOSSY_SHARE = 0.02
+LOSSY_UNITS = 2.0 ** 16
 
 
-def units(case, result, expected):
-    """The largest difference of each snapshot, in units in the last place."""
+def distances(case, result, expected):
+    """For each snapshot: the distance of every element on every worker, in units in the last place."""
     layout = oracle.Layout(case["groups"])
     largest = np.zeros(len(layout.parameters))
-    seen = []
     for index, (live, consensus) in enumerate(expected):
-        worst = 0.0
+        of_snapshot = []
         for p, (begin, end) in enumerate(layout.parameters):
             if begin == end:
                 continue
             want = np.stack([live[:, begin:end], consensus[:, begin:end]])
             have = np.stack([result.live[index][:, begin:end], result.consensus[index][:, begin:end]])
             largest[p] = max(largest[p], np.abs(want).max())
-            difference = np.abs(have - want).max() / np.spacing(np.float32(largest[p]))
-            worst = max(worst, difference if np.isfinite(difference) else np.inf)
-        seen.append(worst)
-    return np.array(seen)
+            distance = np.abs(have - want) / np.spacing(np.float32(largest[p]))
+            of_snapshot.append(np.where(np.isfinite(distance), distance, np.inf).ravel())
+        yield np.concatenate(of_snapshot)
+
+
+def units(case, result, expected):
+    """The largest difference of each snapshot, in units in the last place."""
+    return np.array([of_snapshot.max() for of_snapshot in distances(case, result, expected)])
 
 
 def difference(case, result, data, rules=oracle.Oracle):
     """None if the library did what `rules` say, otherwise a sentence with the first place where it did not."""
-    seen = units(case, result, oracle.run(case, data, rules))
-    over = np.flatnonzero(seen > UNITS)
-    if over.size == 0:
-        return None
-    at = over[0]
-    return (f"{case['name']}: snapshot {at + 1} of {len(seen)} is {seen[at]:.3g} units in the last place from the "
-            f"oracle, {UNITS:g} allowed; the largest of all is {seen.max():.3g}")
+    lossy = case["options"].get("wire", "plain") != "plain"
+    seen = list(distances(case, result, oracle.run(case, data, rules)))
+    limit = LOSSY_UNITS if lossy else UNITS
+    for at, of_snapshot in enumerate(seen):
+        if (worst := of_snapshot.max()) > limit:
+            return (f"{case['name']}: snapshot {at + 1} of {len(seen)} is {worst:.3g} units in the last place from the "
+                    f"oracle, {limit:g} allowed; the largest of all is {max(x.max() for x in seen):.3g}")
+        if lossy and (share := np.mean(of_snapshot > UNITS)) > LOSSY_SHARE:
+            return (f"{case['name']}: in snapshot {at + 1} of {len(seen)} a share of {share:.3g} is more than {UNITS:g} "
+                    f"units in the last place from the oracle, {LOSSY_SHARE:g} allowed")
+    return None
 
 
 def check_padding(case, result):

@@ -10,7 +10,7 @@ BLOCK = 16  # each parameter, and each fragment, starts at a multiple of this ma
 
 # The strategies' own values; a case overrides any of them. "fragments" and "clip" may depend on local_steps (tau).
 COMMON = dict(fragments=1, delay=None, outer_rate=1.0, momentum=0.0, nesterov=False, penalty=False, clip=0.0,
-              clip_mode="value", restart="paper", mix=0.0, rate_units=False)
+              clip_mode="value", restart="paper", mix=0.0, rate_units=False, wire="plain")
 
 
 def strategy_values(strategy, tau):
@@ -28,6 +28,16 @@ def strategy_values(strategy, tau):
                     rate_units=True),
     }
     return COMMON | own[strategy]
+
+
+def to_bfloat16(values):
+    """The nearest number with 8 significant bits, ties to even; a float64 becomes a float32 first."""
+    return rounded_to_8_bits(values.astype(np.float32).astype(np.float64))
+
+
+def rounded_to_8_bits(values):
+    fraction, exponent = np.frexp(values)  # 0.5 <= |fraction| < 1
+    return np.ldexp(np.rint(np.ldexp(fraction, 8)), exponent - 8)
 
 
 class Layout:
@@ -158,10 +168,19 @@ class Oracle:
     def weight(self, worker, f):
         return worker.samples[f]
 
+    def on_the_wire(self, values):
+        return to_bfloat16(values) if self.o["wire"] == "bfloat16" else values
+
     def sent(self, worker, fragment, weight):
-        """s = d = consensus - live; a worker without weight sends nothing."""
+        """s = d = consensus - live, as far as w s fits on the wire; a worker without weight sends nothing."""
         d = fragment.x - worker.live[fragment.where]
-        return d if weight > 0 else np.zeros_like(d)
+        if weight == 0:
+            return np.zeros_like(d)
+        return self.on_the_wire(weight * d) / weight if self.o["wire"] != "plain" else d
+
+    def add(self, total, values):
+        """Every addition of the all-reduce, in the order of ranks, gives what fits on the wire."""
+        return self.on_the_wire(total + self.on_the_wire(values))
 
     def rate_then(self, exchange, fragment):
         return exchange.rate_then if self.o["rate_units"] else 1.0
@@ -200,7 +219,7 @@ class Oracle:
         D = np.zeros_like(fragment.x)
         if sum(weights) > 0:
             for w, s in zip(weights, sent):
-                D = D + w * s
+                D = self.add(D, w * s)
             D = D / sum(weights)
         if self.restarts_without_apply(f, fragment):
             for worker in self.workers:

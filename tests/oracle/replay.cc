@@ -71,6 +71,8 @@ co2::Options options_of(const Json& item) {
       options.restart = co2::restart_from_name(value.get<std::string>());
     else if (key == "mix")
       options.mix = value.get<double>();
+    else if (key == "wire")
+      options.wire = co2::wire_from_name(value.get<std::string>());
     else if (key == "accumulation_steps")
       options.accumulation_steps = value;
     else if (key == "bucket_bytes")

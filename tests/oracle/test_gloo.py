@@ -7,7 +7,7 @@ another order.
 import pytest
 
 import comparing
-from cases import GLOO, STRATEGIES
+from cases import GLOO, GLOO_WIRE, STRATEGIES
 from replaying import random_data, replay
 
 
@@ -22,7 +22,20 @@ def results(request):
 def test_follows_the_rules(strategy, results):
     cases, by_name = results
     (case,) = (case for case in cases if case["strategy"] == strategy)
-    result = by_name[case["name"]]
+    check(case, by_name[case["name"]])
+
+
+@pytest.fixture(scope="module")
+def wire_results():
+    return replay("environment", GLOO_WIRE, random_data)
+
+
+@pytest.mark.parametrize("case", GLOO_WIRE, ids=lambda case: case["name"])
+def test_a_wire_of_bfloat16(case, wire_results):
+    check(case, wire_results[case["name"]])
+
+
+def check(case, result):
     assert (problem := comparing.difference(case, result, random_data(case))) is None, problem
     comparing.check_padding(case, result)
     comparing.check_workers_agree(case, result)

@@ -5,7 +5,7 @@ import pytest
 
 import comparing
 from cases import make
-from oracle import Layout, Oracle
+from oracle import Layout, Oracle, to_bfloat16
 from replaying import random_data, replay
 
 PAPER = make("m-paper", "co2-paper", 3, 4, weights="unequal", clip=2.5)
@@ -21,7 +21,10 @@ DILOCO = make("m-diloco", "diloco", 3, 4, weights="unequal")
 LOCAL = make("m-local", "local-sgd", 3, 4, weights="unequal")
 SLOWMO = make("m-slowmo", "slowmo", 3, 4, weights="unequal")
 DDP = make("m-ddp", "ddp", 3, 4)
-ALL = [PAPER, PAPER_GAP, NORM, KEEP, KEEP_WHOLE, NOBODY, ZEROS, STREAM, ANCHOR, DILOCO, LOCAL, SLOWMO, DDP]
+WIRE = make("m-wire", "co2", 3, 7, fragments=3, weights="unequal", penalty=False, wire="bfloat16")
+WIRE_PAPER = make("m-wire-paper", "co2-paper", 4, 4, weights="absent", penalty=False, wire="bfloat16")
+ALL = [PAPER, PAPER_GAP, NORM, KEEP, KEEP_WHOLE, NOBODY, ZEROS, STREAM, ANCHOR, DILOCO, LOCAL, SLOWMO, DDP, WIRE,
+       WIRE_PAPER]
 
 
 def rule(noticed_by, **methods):
@@ -40,6 +43,11 @@ def shifted_init(self, case, data):
     for f, fragment in enumerate(self.fragments):
         fragment.where = block_late(self.layout, f, self.P)
         fragment.x, fragment.m = x[fragment.where].copy(), np.zeros_like(x[fragment.where])
+
+
+def cut_to_8_bits(values):
+    fraction, exponent = np.frexp(values)
+    return np.ldexp(np.trunc(np.ldexp(fraction, 8)), exponent - 8)
 
 
 MUTATIONS = {
@@ -81,6 +89,18 @@ MUTATIONS = {
     "finish() takes back what is no longer there": rule(
         [PAPER], last_restart=lambda self, live, x, sent, move: live + sent - move),
     "no restart in the first round": rule([PAPER], restarts_without_apply=lambda self, f, fragment: False),
+    "the wire in full precision": rule([WIRE, WIRE_PAPER], on_the_wire=lambda self, values: values),
+    "the wire rounded towards zero": rule([WIRE, WIRE_PAPER], on_the_wire=lambda self, values: cut_to_8_bits(values)),
+    "rounded before it is weighed": rule([WIRE], sent=lambda self, worker, fragment, weight:
+                                         to_bfloat16(fragment.x - worker.live[fragment.where])),
+    "what rounding left behind is forgotten": rule([WIRE], sent=lambda self, worker, fragment, weight:
+                                                   fragment.x - worker.live[fragment.where]),
+    "only the sum is rounded": rule([WIRE, WIRE_PAPER], add=lambda self, total, values:
+                                    self.on_the_wire(total + values),
+                                    sent=lambda self, worker, fragment, weight:
+                                    (weight > 0) * (fragment.x - worker.live[fragment.where])),
+    "the sum is not rounded": rule([WIRE, WIRE_PAPER], add=lambda self, total, values:
+                                   total + self.on_the_wire(values)),
     "gradients are not averaged": rule([DDP], __init__=lambda self, case, data: Oracle.__init__(
         self, case | {"strategy": "none"}, data)),
 }
