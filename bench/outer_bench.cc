@@ -85,6 +85,9 @@ void check_agreement(std::int64_t elements) {
     with_operators::launch(fused.consensus, fused.live, 3, chain.sum, chain.sent);
     TORCH_CHECK(at::equal(fused.sum, chain.sum) && at::equal(fused.sent, chain.sent),
                 "the fused launch and the chain of operators disagree");
+    const at::Tensor half = at::empty({elements}, at::kBFloat16);
+    outer::launch(fused.consensus, fused.live, 3, half, fused.sent);
+    TORCH_CHECK(at::equal(half, chain.sum.to(at::kBFloat16)), "the rounded launch and the operators disagree");
     const double norm = outer::squared_norm(fused.sum);
     TORCH_CHECK(std::abs(norm - with_operators::squared_norm(fused.sum)) <= 1e-5 * norm, "the norms disagree");
   }
@@ -111,6 +114,11 @@ void add_benchmarks(const Arrays& a, const at::Tensor& from, const at::Tensor& t
   add("apply_paper/operators", 6 * array, [=] { run_apply(with_operators::apply, a, Restart::kPaper); });
   add("launch/fused", 4 * array, [=] { outer::launch(a.consensus, a.live, 1, a.sum, a.sent); });
   add("launch/operators", 4 * array, [=] { with_operators::launch(a.consensus, a.live, 1, a.sum, a.sent); });
+  // Half an array on the wire: 7.5 arrays for an apply, 3.5 for a launch.
+  const at::Tensor half = a.sum.to(at::kBFloat16);
+  add("apply_keep/bfloat16", 7.5 * array,
+      [=] { outer::apply(half, a.momentum, a.consensus, a.sent, a.live, move_of(Restart::kKeep), false); });
+  add("launch/bfloat16", 3.5 * array, [=] { outer::launch(a.consensus, a.live, 1, half, a.sent); });
   add("squared_norm/fused", array, [=] { benchmark::DoNotOptimize(outer::squared_norm(a.sum)); });
   add("squared_norm/operators", array, [=] { benchmark::DoNotOptimize(with_operators::squared_norm(a.sum)); });
 }
@@ -197,6 +205,8 @@ int run(int argc, char** argv) {
   reporter.print_ratio("apply paper: share of memcpy", "apply_paper/fused", "memcpy");
   reporter.print_ratio("launch: times operators", "launch/fused", "launch/operators");
   reporter.print_ratio("launch: share of memcpy", "launch/fused", "memcpy");
+  reporter.print_ratio("apply keep: bfloat16 wire, share of memcpy", "apply_keep/bfloat16", "memcpy");
+  reporter.print_ratio("launch: bfloat16 wire, share of memcpy", "launch/bfloat16", "memcpy");
   reporter.print_ratio("squared norm: times operators", "squared_norm/fused", "squared_norm/operators");
   return 0;
 }
