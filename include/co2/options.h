@@ -33,11 +33,22 @@ enum class ClipMode {
   kNorm,   ///< a fragment's outer momentum scaled down to at most this 2-norm
 };
 
+/// The form in which progress goes over the network.
+enum class Wire {
+  kPlain,     ///< the parameters' own dtype
+  kBfloat16,  ///< two bytes per element; what rounding leaves behind stays with the worker and is sent later
+};
+
+/// For Options::local_steps: chosen and adapted while training (docs/choosing-local-steps.md).
+inline constexpr int kAuto = -1;
+
 /// What a user can set. Fields left empty take the strategy's own value (resolve()). An option that the strategy can't
 /// honour is an error.
 struct Options {
   Strategy strategy = Strategy::kCo2;
-  int local_steps = 12;                   ///< tau: optimizer steps between two exchanges of a fragment, 1..1000000
+  int local_steps = kAuto;                ///< tau: steps between two exchanges of a fragment, 1..1000000, or kAuto
+  int max_local_steps = 256;              ///< the highest tau that kAuto may choose, 1..1000000
+  double exchange_share = 0.02;           ///< kAuto: share of the time that exchanges may take from training, > 0..1
   std::optional<int> fragments = {};      ///< P: parts of the model that are exchanged in turn, 1..local_steps
   std::optional<int> delay = {};          ///< delta: steps from a launch to its apply, 0 (blocking)..local_steps
   std::optional<double> outer_rate = {};  ///< alpha: size of the outer step, > 0..10
@@ -47,7 +58,8 @@ struct Options {
   std::optional<double> clip = {};        ///< phi: limit of the outer momentum in units of the inner rate; 0 is off
   std::optional<ClipMode> clip_mode = {};
   std::optional<Restart> restart = {};
-  std::optional<double> mix = {};        ///< rho: the worker's own share in Restart::kMix, 0..1
+  std::optional<double> mix = {};  ///< rho: the worker's own share in Restart::kMix, 0..1
+  Wire wire = Wire::kPlain;
   int accumulation_steps = 1;            ///< backward passes per step(); `ddp` sends after the last one, >= 1
   std::int64_t bucket_bytes = 25 << 20;  ///< largest single collective, 1 KiB..1 GiB
 };
@@ -57,7 +69,11 @@ struct Recipe {
   enum class Exchange { kNothing, kGradients, kProgress };
   Strategy strategy = Strategy::kCo2;
   Exchange exchange = Exchange::kProgress;
-  int local_steps = 12;
+  int local_steps = 12;  ///< in force; with `adaptive` it changes between rounds
+  bool adaptive = false;
+  bool fixed_fragments = false;  ///< the user's number, which adapting leaves alone
+  int max_local_steps = 256;
+  double exchange_share = 0.02;
   int fragments = 1;
   std::optional<int> delay = {};  ///< empty: until the next fragment is launched, so that one is always on the wire
   double outer_rate = 1;
@@ -65,10 +81,12 @@ struct Recipe {
   bool nesterov = false;
   bool rate_units = false;  ///< momentum in units of the inner rate, so that a schedule does not distort it
   bool penalty = false;
-  double clip = 0;  ///< 0 is off
+  double clip = 0;                   ///< 0 is off
+  bool clip_is_local_steps = false;  ///< the default φ = τ, which follows an adapted τ
   ClipMode clip_mode = ClipMode::kValue;
   Restart restart = Restart::kPaper;
   double mix = 0;
+  Wire wire = Wire::kPlain;
   int accumulation_steps = 1;
   std::int64_t bucket_bytes = 25 << 20;
 };
@@ -79,10 +97,12 @@ Recipe resolve(const Options& options);
 std::string_view name(Strategy strategy);
 std::string_view name(Restart restart);
 std::string_view name(ClipMode mode);
+std::string_view name(Wire wire);
 /// The inverse of name(); throws OptionError with the closest valid name.
 Strategy strategy_from_name(std::string_view text);
 Restart restart_from_name(std::string_view text);
 ClipMode clip_mode_from_name(std::string_view text);
+Wire wire_from_name(std::string_view text);
 const std::vector<Strategy>& all_strategies();
 
 }  // namespace co2

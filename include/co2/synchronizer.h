@@ -17,9 +17,20 @@ class Optimizer;
 
 namespace co2 {
 
+/// How often workers exchange, and the measurements that an automatic choice was made from (0 without one).
+struct Pace {
+  int local_steps = 0;                ///< τ in force
+  int fragments = 0;                  ///< P in force
+  double step_seconds = 0;            ///< one optimizer step, on the slowest worker
+  double transfer_seconds = 0;        ///< one exchange of the whole model on the wire
+  double cost_seconds = 0;            ///< what one exchange takes from the computation
+  bool bounded = false;               ///< the largest allowed τ is too small for this network
+  double bits_per_second_needed = 0;  ///< that it would take to hide an exchange in the largest allowed τ
+};
+
 /// Trains one model on all workers of a cluster.
 ///
-///     co2::Synchronizer sync(cluster, *model, optimizer, {.strategy = co2::Strategy::kCo2, .local_steps = 12});
+///     co2::Synchronizer sync(cluster, *model, optimizer, {.strategy = co2::Strategy::kCo2});
 ///     for (auto& batch : data) {
 ///       optimizer.zero_grad();
 ///       loss(model, batch).backward();
@@ -60,9 +71,10 @@ class Synchronizer {
   /// have no consensus apart from the live parameters: the body runs on those.
   void with_consensus(const std::function<void()>& body);
 
-  std::int64_t steps() const;   ///< steps taken
-  std::int64_t rounds() const;  ///< rounds of local_steps begun
-  const Recipe& recipe() const;
+  std::int64_t steps() const;    ///< steps taken
+  std::int64_t rounds() const;   ///< rounds begun
+  const Recipe& recipe() const;  ///< as in force now
+  Pace pace() const;
   Trace& trace();
 
   /// The flat buffers: live parameters, and the consensus that all workers share (`none` and `ddp`: the live ones).

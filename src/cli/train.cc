@@ -2,18 +2,16 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "cli/config_file.h"
-#include "cli/placement.h"
+#include "cli/job.h"
 #include "cli/program.h"
-#include "cli/train_options.h"
+#include "cli/train_flags.h"
 #include "cli/train_worker.h"
 #include "cli/worker_group.h"
-#include "cluster/environment.h"
 #include "train/data/corpus.h"
 #include "train/files.h"
 #include "train/run_files.h"
@@ -41,30 +39,6 @@ struct TrainFlags {
   bool print_config = false;
   bool json = false;
 };
-
-bool given(const std::vector<Setting>& settings, std::string_view flag) {
-  return std::any_of(settings.begin(), settings.end(), [flag](const Setting& setting) {
-    std::string name = setting.name;
-    std::replace(name.begin(), name.end(), '_', '-');
-    return name == flag && !setting.value.is_null();
-  });
-}
-
-/// Settles the number of workers with the launcher that started us, if there is one. Returns our place in its job.
-std::optional<Placement> settle_workers(train::TrainConfig& config, bool workers_given) {
-  if (detect_launcher() == "alone") {
-    if (config.workers == 0) config.workers = default_workers();
-    return std::nullopt;
-  }
-  Placement placement = read_placement(config.cluster);
-  const int size = placement.rendezvous.size;
-  if (workers_given && config.workers != size) {
-    throw OptionError(fmt::format("workers = {} contradicts {}, which started {}: leave it out", config.workers,
-                                  placement.launcher, size));
-  }
-  config.workers = size;
-  return placement;
-}
 
 int start_workers(const train::TrainConfig& config, bool json) {
   WorkerGroupOptions options;
@@ -112,42 +86,6 @@ int run_train(const TrainFlags& flags) {
   return run_train_worker(config, flags.json);
 }
 
-std::string flag_names(const TrainOption& option) {
-  if (option.flag == "task") return "task";
-  const bool yes_no = option.kind == TrainOption::Kind::kYesNo;
-  return yes_no ? fmt::format("--{0},!--no-{0}", option.flag) : "--" + option.flag;
-}
-
-std::string description(const TrainOption& option) {
-  std::string text = option.help;
-  const bool range =
-      option.kind == TrainOption::Kind::kWhole || option.kind == TrainOption::Kind::kNumber || !option.names.empty();
-  if (range) text += fmt::format(" [{}]", option.allowed);
-  const std::string value = option.default_text();
-  if (!value.empty()) text += fmt::format(" (default: {})", value);
-  return wrap(text, 86);
-}
-
-void add_option(CLI::App& sub, const TrainOption& option, TrainFlags& flags) {
-  const std::string shown = option.flag == "task" ? "task" : "--" + option.flag;
-  const auto store = [&flags, &option, shown](const nlohmann::json& value) {
-    flags.settings.push_back({option.flag, value, shown, ""});
-  };
-  CLI::Option* added = nullptr;
-  if (option.kind == TrainOption::Kind::kYesNo) {
-    added = sub.add_flag_function(
-        flag_names(option), [store](std::int64_t count) { store(count > 0); }, description(option));
-  } else {
-    added = sub.add_option_function<std::string>(
-        flag_names(option), [store, &option](const std::string& text) { store(parse_text(option, text)); },
-        description(option));
-    const bool text = option.kind == TrainOption::Kind::kText;
-    added->option_text(text ? "NAME" : option.kind == TrainOption::Kind::kWhole ? "N" : "X");
-    added->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  }
-  added->group(option.group);
-}
-
 }  // namespace
 
 void add_train(Program& program) {
@@ -159,7 +97,7 @@ void add_train(Program& program) {
   sub->add_flag("--print-config", flags->print_config, "Print all options as JSON, which --config accepts, and end");
   sub->add_flag("--json", flags->json, "At the end print the summary as JSON on stdout, instead of a table");
   sub->add_option("--worker-out", flags->worker_out)->group("");  // hidden: for the workers that we start
-  for (const TrainOption& option : train_options()) add_option(*sub, option, *flags);
+  for (const TrainOption& option : train_options()) add_train_flag(*sub, option, flags->settings);
   sub->final_callback([&program, flags] {
     program.chosen = [&program, flags] {
       if (!program.after_dashes.empty()) throw OptionError("'--' has no meaning for co2 train");

@@ -33,6 +33,7 @@ void read(const json& value, std::chrono::seconds& field) { field = std::chrono:
 void read(const json& value, std::filesystem::path& field) { field = value.get<std::string>(); }
 void read(const json& value, Strategy& field) { field = strategy_from_name(value.get<std::string>()); }
 void read(const json& value, Restart& field) { field = restart_from_name(value.get<std::string>()); }
+void read(const json& value, Wire& field) { field = wire_from_name(value.get<std::string>()); }
 void read(const json& value, ClipMode& field) { field = clip_mode_from_name(value.get<std::string>()); }
 template <typename T>
 void read(const json& value, std::optional<T>& field) {
@@ -89,6 +90,23 @@ TrainOption whole(std::string flag, std::string group, std::int64_t lowest, std:
   };
   return make(std::move(flag), std::move(group), Kind::kWhole, fmt::format("{} to {}", lowest, highest),
               std::move(help), access, accepts);
+}
+
+template <typename Access>
+TrainOption whole_or_auto(std::string flag, std::string group, std::int64_t lowest, std::int64_t highest,
+                          std::string help, Access access) {
+  TrainOption option = whole(std::move(flag), std::move(group), lowest, highest, std::move(help), access);
+  option.kind = Kind::kWholeOrAuto;
+  option.allowed += ", or auto";
+  option.set = [set = option.set, access](TrainConfig& config, const json& value) {
+    if (value != "auto") return set(config, value);
+    access(config) = kAuto;
+    return true;
+  };
+  option.get = [access](const TrainConfig& config) {
+    return access(config) == kAuto ? json("auto") : json(access(config));
+  };
+  return option;
 }
 
 enum class Ends { kBoth, kLowestOut, kHighestOut };
@@ -199,8 +217,15 @@ void add_sync(std::vector<TrainOption>& options) {
   const std::string group = "Between workers (the default is the strategy's own where none is shown)";
   options.push_back(
       one_of("strategy", group, strategy_names(), "What is exchanged, and when", CO2_FIELD(sync.strategy)));
-  options.push_back(whole("local-steps", group, 1, 1'000'000, "τ: steps between two exchanges of the same fragment",
-                          CO2_FIELD(sync.local_steps)));
+  options.push_back(whole_or_auto("local-steps", group, 1, 1'000'000,
+                                  "τ: steps between two exchanges of the same fragment; auto: as few as hide the "
+                                  "exchange, adapted while training",
+                                  CO2_FIELD(sync.local_steps)));
+  options.push_back(whole("max-local-steps", group, 1, 1'000'000, "The highest τ that auto may choose",
+                          CO2_FIELD(sync.max_local_steps)));
+  options.push_back(number("exchange-share", group, 0, 1, Ends::kLowestOut,
+                           "Share of the time that exchanges may take from the computation; auto keeps τ high enough",
+                           CO2_FIELD(sync.exchange_share)));
   options.push_back(whole("fragments", group, 1, 1'000'000,
                           "P: parts of the model that are exchanged in turn, at most local-steps",
                           CO2_FIELD(sync.fragments)));
@@ -221,6 +246,9 @@ void add_sync(std::vector<TrainOption>& options) {
                            CO2_FIELD(sync.restart)));
   options.push_back(
       number("mix", group, 0, 1, Ends::kBoth, "ρ: the worker's own share in restart mix", CO2_FIELD(sync.mix)));
+  options.push_back(one_of("wire", group, {"plain", "bfloat16"},
+                           "What goes over the network: the parameters' own precision, or half the bytes of float32",
+                           CO2_FIELD(sync.wire)));
   options.push_back(whole("accumulation-steps", group, 1, 1'000'000, "Backward passes per optimizer step",
                           CO2_FIELD(sync.accumulation_steps)));
   options.push_back(

@@ -45,6 +45,7 @@ const TrainOption* find(std::string_view name) {
 std::string kind_in_words(Kind kind) {
   switch (kind) {
     case Kind::kWhole: return "a whole number";
+    case Kind::kWholeOrAuto: return "a whole number or 'auto'";
     case Kind::kNumber: return "a number";
     case Kind::kYesNo: return "true or false";
     case Kind::kText: return "a text";
@@ -55,6 +56,7 @@ std::string kind_in_words(Kind kind) {
 bool is_kind(const json& value, Kind kind) {
   switch (kind) {
     case Kind::kWhole: return value.is_number_integer();
+    case Kind::kWholeOrAuto: return value.is_number_integer() || value == "auto";
     case Kind::kNumber: return value.is_number();
     case Kind::kYesNo: return value.is_boolean();
     case Kind::kText: return value.is_string();
@@ -111,7 +113,8 @@ json parse_text(const TrainOption& option, const std::string& text) {
     const auto [end, error] = std::from_chars(begin, text.data() + text.size(), number);
     return error == std::errc() && end == text.data() + text.size();
   };
-  if (option.kind == Kind::kWhole) {
+  if (option.kind == Kind::kWholeOrAuto && text == "auto") return text;
+  if (option.kind == Kind::kWhole || option.kind == Kind::kWholeOrAuto) {
     std::int64_t number = 0;
     if (parse(number)) return number;
     std::uint64_t large = 0;
@@ -137,7 +140,8 @@ nlohmann::ordered_json to_json(const TrainConfig& config) {
   TrainConfig complete = config;
   const Recipe recipe = resolve(config.sync);
   Options& sync = complete.sync;
-  // A blank is filled in if it may be: `ddp`, say, refuses to be told a momentum, even the one that it would use.
+  // A blank is filled in if it may be: `ddp`, say, refuses to be told a momentum, even the one that it would use. What
+  // follows an automatic τ stays blank, or it would no longer follow.
   const auto fill = [&](auto& field, const auto& value) {
     if (field) return;
     field = value;
@@ -147,13 +151,13 @@ nlohmann::ordered_json to_json(const TrainConfig& config) {
       field.reset();
     }
   };
-  fill(sync.fragments, recipe.fragments);
+  if (!recipe.adaptive) fill(sync.fragments, recipe.fragments);
   if (recipe.delay) fill(sync.delay, *recipe.delay);
   fill(sync.outer_rate, recipe.outer_rate);
   fill(sync.momentum, recipe.momentum);
   fill(sync.nesterov, recipe.nesterov);
   fill(sync.penalty, recipe.penalty);
-  fill(sync.clip, recipe.clip);
+  if (!(recipe.adaptive && recipe.clip_is_local_steps)) fill(sync.clip, recipe.clip);
   fill(sync.clip_mode, recipe.clip_mode);
   fill(sync.restart, recipe.restart);
   fill(sync.mix, recipe.mix);

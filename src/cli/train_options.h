@@ -13,7 +13,7 @@ namespace co2::cli {
 /// One option of a training run: the same name, range and meaning as a flag (--local-steps 12), as a key of a
 /// configuration file (local_steps = 12, or local-steps), and in --print-config and a run's config.json.
 struct TrainOption {
-  enum class Kind { kWhole, kNumber, kYesNo, kText };
+  enum class Kind { kWhole, kWholeOrAuto, kNumber, kYesNo, kText };
 
   std::string flag;   ///< without the dashes
   std::string group;  ///< its heading in the help

@@ -11,6 +11,8 @@
 #include <atomic>
 #include <regex>
 
+#include "comm/thread_cpu.h"
+
 namespace co2 {
 
 namespace {
@@ -114,6 +116,7 @@ class C10dCommunicator final : public Communicator {
   WorkPtr barrier() override {
     return start("barrier", [&] { return group_->barrier(); });
   }
+  double background_cpu_seconds() const override { return cpu_seconds_of_threads("gloo"); }
   std::int64_t all_reduce_wire_bytes(std::int64_t bytes) const override {
     return 2 * bytes * (size() - 1) / size();  // a ring: reduce-scatter, then all-gather
   }

@@ -10,23 +10,33 @@
 
 namespace co2 {
 
+namespace {
+std::int64_t bytes_of(const Message& message) {
+  return static_cast<std::int64_t>(message.payload.nbytes() + (message.sent.defined() ? message.sent.nbytes() : 0));
+}
+}  // namespace
+
 Message MessagePool::take(std::int64_t numel) {
-  const auto fits =
-      std::find_if(free_.begin(), free_.end(), [&](const Message& m) { return m.payload.numel() == numel + 1; });
+  const auto fits = std::find_if(free_.begin(), free_.end(), [&](const auto& entry) { return entry.first == numel; });
   if (fits != free_.end()) {
-    Message message = std::move(*fits);
+    Message message = std::move(fits->second);
     free_.erase(fits);
     return message;
   }
   Message message = wire_.allocate(numel, with_sent_);
-  bytes_allocated_ += static_cast<std::int64_t>(message.payload.nbytes());
-  if (message.sent.defined()) bytes_allocated_ += static_cast<std::int64_t>(message.sent.nbytes());
+  bytes_ += bytes_of(message);
+  most_bytes_ = std::max(most_bytes_, bytes_);
   return message;
 }
 
-void MessagePool::give_back(Message message) {
+void MessagePool::give_back(std::int64_t numel, Message message) {
   message.works.clear();
-  free_.push_back(std::move(message));
+  free_.emplace_back(numel, std::move(message));
+}
+
+void MessagePool::release() {
+  for (const auto& [numel, message] : free_) bytes_ -= bytes_of(message);
+  free_.clear();
 }
 
 Fragment::Fragment(int index, const Recipe& recipe, const at::Tensor& live, const at::Tensor& consensus,
@@ -114,7 +124,7 @@ void Fragment::apply(const WireFormat& wire, MessagePool& pool, const std::vecto
                                  cut(live_), move, want_norm);
   }
   const std::int64_t round = oldest.round;
-  pool.give_back(std::move(oldest.message));
+  pool.give_back(live_.numel(), std::move(oldest.message));
   in_flight_.pop_front();
   for (InFlight& younger : in_flight_) younger.moved = std::sqrt(squared_move);
   trace.record({SpanKind::kOuter, begin, Clock::now(), round, index_, 0});

@@ -4,6 +4,7 @@
 #include <co2/trace.h>
 
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "comm/buckets.h"
@@ -16,14 +17,18 @@ class MessagePool {
  public:
   MessagePool(const WireFormat& wire, bool with_sent) : wire_(wire), with_sent_(with_sent) {}
   Message take(std::int64_t numel);
-  void give_back(Message message);
-  std::int64_t bytes_allocated() const { return bytes_allocated_; }
+  void give_back(std::int64_t numel, Message message);
+  /// Frees the buffers that nobody has taken.
+  void release();
+  /// The most that it has held at once.
+  std::int64_t most_bytes() const { return most_bytes_; }
 
  private:
   const WireFormat& wire_;
   const bool with_sent_;
-  std::int64_t bytes_allocated_ = 0;
-  std::vector<Message> free_;
+  std::int64_t bytes_ = 0;
+  std::int64_t most_bytes_ = 0;
+  std::vector<std::pair<std::int64_t, Message>> free_;  ///< with the size of the fragment that each one fits
 };
 
 /// One fragment of the model: its views of the flat buffers, and its exchanges in flight. This is "One exchange" of
@@ -40,6 +45,8 @@ class Fragment {
 
   void add_samples(double samples) { weight_ += samples; }
   void forget_samples() { weight_ = 0; }
+  double samples() const { return weight_; }
+  std::int64_t numel() const { return live_.numel(); }
 
   /// Starts to exchange this worker's progress. `rates` are the inner rates in force, one per group.
   void launch(const WireFormat& wire, MessagePool& pool, const std::vector<double>& rates, std::int64_t apply_step,

@@ -9,6 +9,9 @@ namespace co2 {
 
 namespace {
 
+constexpr int kFirstLocalSteps = 12;  // where automatic choice stands before it has measured anything
+constexpr int kFragments = 4;         // more of them gave no better loss, and more work per round (docs/performance.md)
+
 /// The family of docs/algorithm.md as values of one mechanism.
 Recipe defaults(Strategy strategy, int local_steps) {
   Recipe recipe;
@@ -33,7 +36,7 @@ Recipe defaults(Strategy strategy, int local_steps) {
       recipe.nesterov = true;
       break;
     case Strategy::kStreamingDiLoCo:
-      recipe.fragments = std::min(4, local_steps);
+      recipe.fragments = std::min(kFragments, local_steps);
       recipe.outer_rate = 0.7;
       recipe.momentum = 0.9;
       recipe.nesterov = true;
@@ -51,14 +54,14 @@ Recipe defaults(Strategy strategy, int local_steps) {
       recipe.momentum = 0.2;
       recipe.rate_units = true;
       recipe.penalty = true;
-      recipe.clip = local_steps;
+      recipe.clip_is_local_steps = true;
       break;
     case Strategy::kCo2:
-      recipe.fragments = std::min(4, local_steps);
+      recipe.fragments = std::min(kFragments, local_steps);
       recipe.momentum = 0.3;
       recipe.rate_units = true;
       recipe.penalty = true;
-      recipe.clip = local_steps;
+      recipe.clip_is_local_steps = true;
       recipe.restart = Restart::kKeep;
       break;
   }
@@ -72,8 +75,17 @@ template <typename T>
 
 // NaN fails every comparison, so each check states what is allowed rather than what is not.
 void check_ranges(const Recipe& r) {
-  if (!(r.local_steps >= 1 && r.local_steps <= 1'000'000)) reject("local_steps", r.local_steps, "1 to 1000000");
-  if (!(r.fragments >= 1 && r.fragments <= r.local_steps)) {
+  if (!(r.max_local_steps >= 1 && r.max_local_steps <= 1'000'000)) {
+    reject("max_local_steps", r.max_local_steps, "1 to 1000000");
+  }
+  if (!(r.exchange_share > 0 && r.exchange_share <= 1))
+    reject("exchange_share", r.exchange_share, "above 0, at most 1");
+  if (r.adaptive && !(r.fragments >= 1 && r.fragments <= r.max_local_steps)) {
+    reject("fragments", r.fragments, fmt::format("1 to max_local_steps ({})", r.max_local_steps));
+  }
+  if (!(r.local_steps >= 1 && r.local_steps <= 1'000'000))
+    reject("local_steps", r.local_steps, "1 to 1000000, or auto");
+  if (!r.adaptive && !(r.fragments >= 1 && r.fragments <= r.local_steps)) {
     reject("fragments", r.fragments, fmt::format("1 to local_steps ({})", r.local_steps));
   }
   if (r.delay && !(*r.delay >= 0 && *r.delay <= r.local_steps)) {
@@ -109,6 +121,7 @@ void check_meaning(const Options& o, const Recipe& r) {
     refuse("clip_mode", o.clip_mode.has_value());
     refuse("restart", o.restart.has_value());
     refuse("mix", o.mix.has_value());
+    refuse("wire", o.wire != Wire::kPlain);
     return;
   }
   if (o.mix && r.restart != Restart::kMix) {
@@ -117,6 +130,18 @@ void check_meaning(const Options& o, const Recipe& r) {
   }
   if (o.clip_mode && r.clip == 0) {
     throw OptionError(fmt::format("clip_mode '{}' has no meaning while clip is off: set clip too", name(*o.clip_mode)));
+  }
+  if (r.adaptive && o.delay && *o.delay != 0) {
+    throw OptionError(
+        fmt::format("delay = {} needs a fixed number of steps per round: set local_steps too, or leave "
+                    "delay out",
+                    *o.delay));
+  }
+  if (r.adaptive && r.restart == Restart::kPaper && r.fragments > 1) {
+    throw OptionError(
+        fmt::format("fragments = {} with restart 'paper' needs a fixed number of steps per round: set "
+                    "local_steps too",
+                    r.fragments));
   }
   if (r.restart == Restart::kPaper && r.delay && *r.delay != 0 && *r.delay != r.local_steps) {
     throw OptionError(
@@ -129,7 +154,13 @@ void check_meaning(const Options& o, const Recipe& r) {
 }  // namespace
 
 Recipe resolve(const Options& o) {
-  Recipe r = defaults(o.strategy, o.local_steps);
+  const bool automatic = o.local_steps == kAuto;
+  Recipe r = defaults(o.strategy, automatic ? std::min(kFirstLocalSteps, o.max_local_steps) : o.local_steps);
+  r.adaptive = automatic && r.exchange == Recipe::Exchange::kProgress;
+  r.fixed_fragments = o.fragments.has_value();
+  r.max_local_steps = o.max_local_steps;
+  r.exchange_share = o.exchange_share;
+  r.wire = o.wire;
   r.accumulation_steps = o.accumulation_steps;
   r.bucket_bytes = o.bucket_bytes;
   if (o.fragments) r.fragments = *o.fragments;
@@ -138,15 +169,21 @@ Recipe resolve(const Options& o) {
   if (o.momentum) r.momentum = *o.momentum;
   if (o.nesterov) r.nesterov = *o.nesterov;
   if (o.penalty) r.penalty = *o.penalty;
-  if (o.clip) r.clip = *o.clip;
+  if (o.clip) {
+    r.clip = *o.clip;
+    r.clip_is_local_steps = false;
+  }
+  if (r.clip_is_local_steps) r.clip = r.local_steps;
   if (o.clip_mode) r.clip_mode = *o.clip_mode;
   if (o.restart) r.restart = *o.restart;
   if (o.mix) r.mix = *o.mix;
   if (o.restart && *o.restart == Restart::kMix && !o.mix && r.mix == 0) r.mix = 0.5;
   check_ranges(r);
   check_meaning(o, r);
-  // The steps since a launch are on the wire only if the next launch is the moment of the apply.
-  if (r.restart == Restart::kPaper && !r.delay) r.delay = r.local_steps;
+  // The steps since a launch are on the wire only if the next launch is the moment of the apply. With one fragment that
+  // is what no delay means, whatever the length of a round.
+  if (r.restart == Restart::kPaper && !r.delay && !r.adaptive) r.delay = r.local_steps;
+  if (r.adaptive && r.fixed_fragments) r.local_steps = std::max(r.local_steps, r.fragments);
   return r;
 }
 

@@ -13,12 +13,9 @@
 
 #include "flat/flat_parameters.h"
 #include "sync/buffer_average.h"
-#include "sync/fragment.h"
 #include "sync/gradient_reducer.h"
+#include "sync/progress_exchange.h"
 #include "sync/same_everywhere.h"
-#include "sync/schedule.h"
-#include "sync/transfer.h"
-#include "sync/wire_format.h"
 
 namespace co2 {
 
@@ -30,30 +27,24 @@ class Synchronizer::Impl {
   void step(double samples);
   void finish();
   void with_consensus(const std::function<void()>& body);
+  const at::Tensor& consensus() const { return exchange_ ? exchange_->consensus() : flat_.data(); }
+  std::int64_t rounds() const;
+  Pace pace() const;
 
   Recipe recipe_;
   Trace trace_;
   std::function<void()> before_inner_step_;
   std::int64_t steps_ = 0;
   FlatParameters flat_;
-  at::Tensor consensus_;  // the live buffer itself if nothing but gradients is exchanged
-  at::Tensor momentum_;
-  std::unique_ptr<MessagePool> pool_;
-  Schedule schedule_;
+  std::unique_ptr<ProgressExchange> exchange_;
 
  private:
   void give_everybody_the_same_start(torch::nn::Module& model);
-  void make_fragments();
   void read_rates();
-  void exchange_what_is_due();
-  void launch(std::size_t index, std::int64_t delay);
-  void apply_all_in_flight();
-  void average_live_parameters();
+  std::int64_t round_now() const;  // of the step that is being taken, or was taken last
 
   torch::optim::Optimizer& optimizer_;
   std::shared_ptr<Communicator> communicator_;
-  std::unique_ptr<WireFormat> wire_;
-  std::vector<Fragment> fragments_;
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<BufferAverage> buffers_;
   std::vector<double> rates_;  // the inner rate in force, per parameter group
@@ -73,25 +64,22 @@ Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch
                          const Options& options)
     : recipe_(resolve(options)),
       flat_(supported(optimizer)),
-      schedule_(recipe_.local_steps, recipe_.fragments, recipe_.delay),
       optimizer_(optimizer),
       communicator_(cluster.communicator("data")),
       rates_(optimizer.param_groups().size(), 1.0) {
   check_same_everywhere(*communicator_, flat_, recipe_);
   give_everybody_the_same_start(model);
-  consensus_ = flat_.data();
   if (recipe_.exchange == Recipe::Exchange::kNothing) return;
   buffers_ = std::make_unique<BufferAverage>(communicator_, model.buffers(), trace_);
   if (recipe_.exchange == Recipe::Exchange::kGradients) {
     reducer_ = std::make_unique<GradientReducer>(communicator_, flat_.parameters(), recipe_.bucket_bytes,
                                                  recipe_.accumulation_steps, trace_);
   } else {
-    make_fragments();
+    exchange_ = std::make_unique<ProgressExchange>(cluster, communicator_, flat_, recipe_, trace_);
   }
 }
 
 Synchronizer::Impl::~Impl() {
-  for (Fragment& fragment : fragments_) fragment.abandon();
   if (buffers_) buffers_->abandon();
 }
 
@@ -113,24 +101,6 @@ void Synchronizer::Impl::give_everybody_the_same_start(torch::nn::Module& model)
   }
 }
 
-void Synchronizer::Impl::make_fragments() {
-  consensus_ = flat_.data().clone();
-  momentum_ = at::zeros_like(consensus_);
-  wire_ = plain_wire(communicator_, consensus_, recipe_.bucket_bytes);
-  pool_ = std::make_unique<MessagePool>(*wire_, recipe_.restart == Restart::kKeep);
-  for (const Range& range : flat_.fragments(recipe_.fragments)) {
-    std::vector<Fragment::Part> parts;
-    for (std::size_t g = 0; g < flat_.groups().size(); ++g) {
-      const Range& group = flat_.groups()[g];
-      const Range common{std::max(range.begin, group.begin), std::min(range.end, group.end)};
-      if (common.size() > 0) parts.push_back({{common.begin - range.begin, common.end - range.begin}, g});
-    }
-    const auto cut = [&](const at::Tensor& t) { return t.narrow(0, range.begin, range.size()); };
-    fragments_.emplace_back(static_cast<int>(fragments_.size()), recipe_, cut(flat_.data()), cut(consensus_),
-                            cut(momentum_), std::move(parts));
-  }
-}
-
 // Progress is divided by the rate of its round and multiplied by today's. A rate of zero has no units to speak of: the
 // last positive one stands in for it.
 void Synchronizer::Impl::read_rates() {
@@ -142,11 +112,16 @@ void Synchronizer::Impl::read_rates() {
   }
 }
 
+std::int64_t Synchronizer::Impl::round_now() const {
+  if (exchange_) return exchange_->round().number;
+  return steps_ / recipe_.local_steps;
+}
+
 void Synchronizer::Impl::step(double samples) {
   if (!(samples >= 0 && std::isfinite(samples))) {
     throw OptionError(fmt::format("samples = {} is not allowed: it must be 0 or a positive number", samples));
   }
-  const std::int64_t round = schedule_.round(steps_ + 1);
+  const std::int64_t round = round_now();
   if (reducer_) {
     if (samples != 1) {
       throw OptionError(
@@ -160,85 +135,31 @@ void Synchronizer::Impl::step(double samples) {
   if (before_inner_step_) before_inner_step_();
   optimizer_.step();
   ++steps_;
-  trace_.record({SpanKind::kCompute, last_return_, Clock::now(), round, -1, 0});
+  const Clock::time_point computed = Clock::now();
+  trace_.record({SpanKind::kCompute, last_return_, computed, round, -1, 0});
 
   const at::NoGradGuard no_grad;
   flat_.check_frozen();
   read_rates();
-  for (Fragment& fragment : fragments_) fragment.add_samples(samples);
-  exchange_what_is_due();
-  last_return_ = Clock::now();
-}
-
-void Synchronizer::Impl::exchange_what_is_due() {
-  // What was measured for `paper` includes the steps that the apply is about to overwrite, so it must go first. With
-  // the other restarts, progress that was just replaced by the average must not be sent again, so the apply goes first;
-  // that also frees a buffer for the launch.
-  const bool launch_first = recipe_.restart == Restart::kPaper;
-  for (const bool launching : {launch_first, !launch_first}) {
-    for (std::size_t i = 0; i < fragments_.size(); ++i) {
-      Fragment& fragment = fragments_[i];
-      const int delay = schedule_.delay(static_cast<int>(i));
-      if (launching && schedule_.launches(static_cast<int>(i), steps_)) launch(i, delay);
-      if (!launching && fragment.in_flight() && fragment.oldest_apply_step() == steps_) {
-        fragment.apply(*wire_, *pool_, rates_, trace_);
-      }
-    }
+  bool round_ends = steps_ % recipe_.local_steps == 0;
+  if (exchange_) {
+    const double seconds = std::chrono::duration<double>(computed - last_return_).count();
+    round_ends = exchange_->after_step(samples, rates_, seconds);
   }
-  // Blocking exchanges of strategies that apply first were launched just now.
-  for (Fragment& fragment : fragments_) {
-    if (fragment.in_flight() && fragment.oldest_apply_step() == steps_) fragment.apply(*wire_, *pool_, rates_, trace_);
-  }
-  if (buffers_ && steps_ % recipe_.local_steps == 0) {
+  if (buffers_ && round_ends) {
     buffers_->apply();
-    buffers_->launch(schedule_.round(steps_));
+    buffers_->launch(round);
     if (recipe_.delay == 0) buffers_->apply();
   }
-}
-
-void Synchronizer::Impl::launch(std::size_t index, std::int64_t delay) {
-  const Clock::time_point begin = Clock::now();
-  const std::int64_t round = schedule_.round(steps_);
-  fragments_[index].launch(*wire_, *pool_, rates_, steps_ + delay, round);
-  trace_.record({SpanKind::kOuter, begin, Clock::now(), round, static_cast<int>(index), 0});
-}
-
-void Synchronizer::Impl::apply_all_in_flight() {
-  while (true) {
-    Fragment* oldest = nullptr;
-    for (Fragment& fragment : fragments_) {
-      if (!fragment.in_flight()) continue;
-      if (oldest == nullptr || fragment.oldest_apply_step() < oldest->oldest_apply_step()) oldest = &fragment;
-    }
-    if (oldest == nullptr) return;
-    oldest->apply(*wire_, *pool_, rates_, trace_, /*finishing=*/true);
-  }
-}
-
-// Fragment by fragment: a copy of the whole model at once would be the peak of memory of a whole run.
-void Synchronizer::Impl::average_live_parameters() {
-  for (const Range& range : flat_.fragments(recipe_.fragments)) {
-    const at::Tensor live = flat_.data().narrow(0, range.begin, range.size());
-    const at::Tensor average = live.clone();
-    const auto works = all_reduce_in_buckets(*communicator_, average, recipe_.bucket_bytes);
-    const auto bytes = communicator_->all_reduce_wire_bytes(static_cast<std::int64_t>(average.nbytes()));
-    wait_for_transfer(works, bytes, schedule_.round(steps_), -1, trace_);
-    average.div_(communicator_->size());
-    live.copy_(average);
-    consensus_.narrow(0, range.begin, range.size()).copy_(average);
-  }
+  last_return_ = Clock::now();
 }
 
 void Synchronizer::Impl::finish() {
   if (recipe_.exchange == Recipe::Exchange::kNothing) return;
   const at::NoGradGuard no_grad;
-  apply_all_in_flight();
-  if (recipe_.exchange == Recipe::Exchange::kProgress) {
-    average_live_parameters();
-    for (Fragment& fragment : fragments_) fragment.forget_samples();
-  }
+  if (exchange_) exchange_->finish(rates_);
   buffers_->apply();
-  buffers_->launch(schedule_.round(steps_));
+  buffers_->launch(round_now());
   buffers_->apply();
 }
 
@@ -247,9 +168,27 @@ void Synchronizer::Impl::with_consensus(const std::function<void()>& body) {
     FlatParameters& flat;
     ~Restore() { flat.point_to(flat.data()); }
   };
-  flat_.point_to(consensus_);
+  flat_.point_to(consensus());
   const Restore restore{flat_};
   body();
+}
+
+std::int64_t Synchronizer::Impl::rounds() const {
+  if (!exchange_) return (steps_ + recipe_.local_steps - 1) / recipe_.local_steps;
+  return exchange_->round().number + (steps_ > exchange_->round().begin ? 1 : 0);
+}
+
+Pace Synchronizer::Impl::pace() const {
+  Pace pace{.local_steps = recipe_.local_steps, .fragments = recipe_.fragments};
+  const PaceControl* control = exchange_ ? exchange_->pace() : nullptr;
+  if (control == nullptr) return pace;
+  pace.step_seconds = control->times().step;
+  pace.transfer_seconds = control->times().transfer;
+  pace.cost_seconds = control->times().cost;
+  pace.bounded = control->bounded();
+  pace.bits_per_second_needed =
+      8.0 * static_cast<double>(exchange_->bytes_per_exchange()) / control->longest_hidden_transfer();
+  return pace;
 }
 
 Synchronizer::Synchronizer(const Cluster& cluster, torch::nn::Module& model, torch::optim::Optimizer& optimizer,
@@ -262,16 +201,13 @@ void Synchronizer::before_inner_step(std::function<void()> hook) { impl_->before
 void Synchronizer::finish() { impl_->finish(); }
 void Synchronizer::with_consensus(const std::function<void()>& body) { impl_->with_consensus(body); }
 std::int64_t Synchronizer::steps() const { return impl_->steps_; }
-std::int64_t Synchronizer::rounds() const { return impl_->steps_ == 0 ? 0 : impl_->schedule_.round(impl_->steps_) + 1; }
+std::int64_t Synchronizer::rounds() const { return impl_->rounds(); }
 const Recipe& Synchronizer::recipe() const { return impl_->recipe_; }
 Trace& Synchronizer::trace() { return impl_->trace_; }
 const at::Tensor& Synchronizer::live() const { return impl_->flat_.data(); }
-const at::Tensor& Synchronizer::consensus() const { return impl_->consensus_; }
+const at::Tensor& Synchronizer::consensus() const { return impl_->consensus(); }
 
-std::int64_t Synchronizer::outer_state_bytes() const {
-  if (!impl_->pool_) return 0;
-  return static_cast<std::int64_t>(impl_->consensus_.nbytes() + impl_->momentum_.nbytes()) +
-         impl_->pool_->bytes_allocated();
-}
+Pace Synchronizer::pace() const { return impl_->pace(); }
+std::int64_t Synchronizer::outer_state_bytes() const { return impl_->exchange_ ? impl_->exchange_->state_bytes() : 0; }
 
 }  // namespace co2

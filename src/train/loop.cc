@@ -60,6 +60,7 @@ class Run {
     result_.validation_loss = evaluate();
     result_.wall_seconds = seconds_since(origin_);
     record(result_.validation_loss);
+    result_.recipe = sync_->recipe();  // with the τ that was in force at the end
     collect_figures();
     write_results();
     return result_;
@@ -203,7 +204,18 @@ class Run {
     if (!std::isfinite(latest_.train_loss) && !std::exchange(warned_, true)) {
       if (speaks()) screen_->message(fmt::format("the loss is no longer finite at step {}: lower the rate", last_step));
     }
+    warn_if_bounded();
     record(RunResult::kUnknown);
+  }
+
+  void warn_if_bounded() {
+    const Pace pace = sync_->pace();
+    if (!pace.bounded || std::exchange(warned_of_bound_, true) || !speaks()) return;
+    screen_->message(fmt::format(
+        "this network is too slow to hide an exchange behind {} steps (max-local-steps): it takes {:.1f} s, {} steps "
+        "take {:.1f} s. About {:.0f} Mbit/s would be needed; or raise --max-local-steps, or use --wire bfloat16",
+        pace.local_steps, pace.transfer_seconds, pace.local_steps, pace.local_steps * pace.step_seconds,
+        pace.bits_per_second_needed / 1e6));
   }
 
   void record(double validation_loss) {
@@ -293,6 +305,7 @@ class Run {
   Metrics latest_{.train_loss = RunResult::kUnknown};
   double rate_ = 0;
   bool warned_ = false;
+  bool warned_of_bound_ = false;
   Clock::time_point origin_;   // the same instant on all workers, up to a barrier
   Clock::time_point resumed_;  // the training clock stands still during evaluations
   double trained_ = 0;

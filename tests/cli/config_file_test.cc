@@ -73,7 +73,7 @@ TEST_F(ConfigFile, WrongKeyNamesTheClosestAndTheLine) {
 
 TEST_F(ConfigFile, WrongKindNamesKeyAndLine) {
   const std::string message = refusal("a.toml", "\nlocal_steps = \"12\"\n");
-  EXPECT_TRUE(contains(message, "local_steps expects a whole number, not '12'")) << message;
+  EXPECT_TRUE(contains(message, "local_steps expects a whole number or 'auto', not '12'")) << message;
   EXPECT_TRUE(contains(message, "line 2")) << message;
 }
 

@@ -168,5 +168,5 @@ def test_help_and_version():
         result = co2(*arguments)
         assert result.returncode == 0 and result.stderr == "" and result.stdout
     text = co2("train", "--help").stdout
-    for part in ("--local-steps", "1 to 1000000", "(default: 12)", "Examples:"):
+    for part in ("--local-steps", "1 to 1000000", "(default: auto)", "Examples:"):
         assert part in text

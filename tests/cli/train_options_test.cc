@@ -57,8 +57,9 @@ TEST(TrainOptions, UnknownNameGivesTheClosest) {
 }
 
 TEST(TrainOptions, WrongKindIsNamed) {
-  EXPECT_EQ(refusal("local_steps", "12"), "local_steps expects a whole number, not '12'");
-  EXPECT_EQ(refusal("local_steps", 12.5), "local_steps expects a whole number, not 12.5");
+  EXPECT_EQ(refusal("local_steps", "12"), "local_steps expects a whole number or 'auto', not '12'");
+  EXPECT_EQ(refusal("local_steps", 12.5), "local_steps expects a whole number or 'auto', not 12.5");
+  EXPECT_EQ(refusal("steps", "auto"), "steps expects a whole number, not 'auto'");
   EXPECT_EQ(refusal("penalty", 1), "penalty expects true or false, not 1");
   EXPECT_EQ(refusal("model", true), "model expects a text, not true");
   EXPECT_EQ(refusal("learning_rate", "high"), "learning_rate expects a number, not 'high'");
@@ -67,7 +68,10 @@ TEST(TrainOptions, WrongKindIsNamed) {
 TEST(TrainOptions, RangesAreEnforcedAtBothEnds) {
   for (const auto& [key, bad] :
        std::vector<std::pair<std::string, json>>{{"local_steps", 0},
+                                                 {"local_steps", kAuto},
                                                  {"local_steps", 1'000'001},
+                                                 {"max_local_steps", 0},
+                                                 {"exchange_share", 0.0},
                                                  {"local_steps", std::numeric_limits<std::uint64_t>::max()},
                                                  {"workers", 0},
                                                  {"workers", -1},
@@ -82,7 +86,7 @@ TEST(TrainOptions, RangesAreEnforcedAtBothEnds) {
     EXPECT_NE(refusal(key, bad).find(key + " = "), std::string::npos) << key << " " << bad << ": " << refusal(key, bad);
     EXPECT_NE(refusal(key, bad).find("must be"), std::string::npos) << key << " " << bad;
   }
-  EXPECT_EQ(refusal("local_steps", 0), "local_steps = 0 is not allowed: it must be 1 to 1000000");
+  EXPECT_EQ(refusal("local_steps", 0), "local_steps = 0 is not allowed: it must be 1 to 1000000, or auto");
 }
 
 TEST(TrainOptions, NotANumberAndInfinityAreRefusedEverywhere) {
@@ -143,12 +147,12 @@ void expect_same_recipe(const Recipe& a, const Recipe& b) {
   EXPECT_EQ(a.bucket_bytes, b.bucket_bytes);
 }
 
-class RoundTrip : public testing::TestWithParam<Strategy> {};
+class RoundTrip : public testing::TestWithParam<std::pair<Strategy, int>> {};
 
 TEST_P(RoundTrip, PrintedConfigurationGivesTheSameRunAgain) {
   TrainConfig config;
-  config.sync.strategy = GetParam();
-  config.sync.local_steps = 7;
+  config.sync.strategy = GetParam().first;
+  config.sync.local_steps = GetParam().second;
   config.learning_rate = 0.1 + 0.2;  // needs all 17 digits
   config.out = "some folder/ä";
   config.cluster.interface = "lo";
@@ -166,7 +170,15 @@ TEST_P(RoundTrip, PrintedConfigurationGivesTheSameRunAgain) {
   expect_same_recipe(resolve(again.sync), resolve(config.sync));
 }
 
-INSTANTIATE_TEST_SUITE_P(AllStrategies, RoundTrip, testing::ValuesIn(all_strategies()));
+std::vector<std::pair<Strategy, int>> round_trips() {
+  std::vector<std::pair<Strategy, int>> result;
+  for (const Strategy strategy : all_strategies()) {
+    for (const int local_steps : {7, kAuto}) result.emplace_back(strategy, local_steps);
+  }
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(AllStrategies, RoundTrip, testing::ValuesIn(round_trips()));
 
 TEST(TrainOptions, EveryOptionSurvivesTheRoundTripWhenItIsNotTheDefault) {
   const std::map<std::string, json> values{{"task", "gpt"},
@@ -192,6 +204,8 @@ TEST(TrainOptions, EveryOptionSurvivesTheRoundTripWhenItIsNotTheDefault) {
                                            {"sample_bytes", 12},
                                            {"strategy", "streaming-diloco"},
                                            {"local_steps", 24},
+                                           {"max_local_steps", 99},
+                                           {"exchange_share", 0.05},
                                            {"fragments", 5},
                                            {"delay", 3},
                                            {"outer_rate", 0.5},
@@ -202,6 +216,7 @@ TEST(TrainOptions, EveryOptionSurvivesTheRoundTripWhenItIsNotTheDefault) {
                                            {"clip_mode", "norm"},
                                            {"restart", "mix"},
                                            {"mix", 0.25},
+                                           {"wire", "bfloat16"},
                                            {"accumulation_steps", 2},
                                            {"bucket_bytes", 4096},
                                            {"host", "here"},
@@ -227,7 +242,21 @@ TEST(TrainOptions, BlanksThatAStrategyRefusesStayBlank) {
   EXPECT_TRUE(to_json(config)["momentum"].is_null());
   config.sync.strategy = Strategy::kCo2;
   EXPECT_EQ(to_json(config)["momentum"], resolve(config.sync).momentum);
+  EXPECT_TRUE(to_json(config)["fragments"].is_null()) << "chosen together with an automatic local_steps";
+  config.sync.local_steps = 12;
   EXPECT_EQ(to_json(config)["fragments"], resolve(config.sync).fragments);
+}
+
+TEST(TrainOptions, LocalStepsMayBeAuto) {
+  TrainConfig config;
+  EXPECT_EQ(to_json(config)["local_steps"], "auto");
+  set(config, "local_steps", 7);
+  EXPECT_EQ(to_json(config)["local_steps"], 7);
+  set(config, "local_steps", "auto");
+  EXPECT_EQ(config.sync.local_steps, kAuto);
+  EXPECT_EQ(parse_text(option("local-steps"), "auto"), json("auto"));
+  EXPECT_EQ(parse_text(option("local-steps"), "7"), json(7));
+  EXPECT_THROW(parse_text(option("local-steps"), "automatic"), OptionError);
 }
 
 TEST(TrainOptions, OptionsAreCheckedTogether) {

@@ -1,0 +1,84 @@
+#include "sync/pace_control.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace co2 {
+
+namespace {
+
+constexpr std::size_t kRemembered = 3;  // a median of three ignores one spike, and follows a change after two rounds
+// A plan stays as long as the wanted τ is within these shares of it: measured times are never twice the same, and each
+// change costs a little. Too small a τ exposes the network, so that side is tighter, and within the margin.
+constexpr double kTooLarge = 0.7;
+constexpr double kTooSmall = 1.12;
+constexpr int kStepsPerFragment = 2;   // workers do not step in time: with one step, who is ahead waits for the others
+constexpr double kLatencyShare = 0.1;  // of a round, for the latency of all its exchanges together
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+bool usable(const RoundTimes& t) {
+  return t.step > 0 && std::isfinite(t.step) && t.transfer > 0 && std::isfinite(t.transfer) && t.cost >= 0 &&
+         std::isfinite(t.cost);
+}
+
+}  // namespace
+
+PaceControl::PaceControl(const PaceLimits& limits, Plan start) : limits_(limits), plan_(start) {}
+
+Plan PaceControl::next(const RoundTimes& times) {
+  if (!usable(times)) return plan_;
+  const bool first = recent_.empty();
+  recent_.push_back(times);
+  if (recent_.size() > kRemembered) recent_.pop_front();
+  const auto typical = [&](double RoundTimes::*field) {
+    std::vector<double> values;
+    for (const RoundTimes& t : recent_) values.push_back(t.*field);
+    return median(std::move(values));
+  };
+  typical_ = {typical(&RoundTimes::step), typical(&RoundTimes::transfer), typical(&RoundTimes::cost)};
+
+  // Up as soon as the median says so; down only when every round that is remembered agrees, so that times that jump to
+  // and fro come to rest on the safe side.
+  const double typically = wanted_for(typical_);
+  double at_most = 0;
+  for (const RoundTimes& t : recent_) at_most = std::max(at_most, wanted_for(t));
+  bounded_ = typically > limits_.max_local_steps;
+  const bool too_small = typically > kTooSmall * plan_.local_steps;
+  const bool too_large = at_most < kTooLarge * plan_.local_steps;
+  if (!first && !too_small && !too_large) return plan_;
+
+  const double wanted = too_large ? at_most : typically;
+  const auto most = static_cast<double>(limits_.max_local_steps);
+  int local_steps = static_cast<int>(std::ceil(std::min(wanted, most)));
+  if (limits_.fixed_fragments) local_steps = std::max(local_steps, limits_.fragments);
+  const int fragments = fragments_for(local_steps);
+  // A multiple of P gives all fragments the same time on the wire.
+  const int rounded = (local_steps + fragments - 1) / fragments * fragments;
+  if (rounded <= limits_.max_local_steps) local_steps = rounded;
+  plan_ = {local_steps, fragments};
+  return plan_;
+}
+
+double PaceControl::wanted_for(const RoundTimes& times) const {
+  const double to_hide = kMargin * times.transfer / times.step;
+  const double to_afford = times.cost / (limits_.exchange_share * times.step);
+  return std::max({to_hide, to_afford, 1.0});
+}
+
+int PaceControl::fragments_for(int local_steps) const {
+  if (limits_.fixed_fragments) return limits_.fragments;
+  int most = std::min(limits_.fragments, local_steps / kStepsPerFragment);
+  if (limits_.latency > 0) {
+    const double affordable = kLatencyShare * local_steps * typical_.step / limits_.latency;
+    most = static_cast<int>(std::min<double>(most, affordable));
+  }
+  return std::max(most, 1);
+}
+
+}  // namespace co2

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+namespace co2 {
+
+/// What all workers agreed on after measuring a round, in seconds. Exchanges are counted for the whole model.
+struct RoundTimes {
+  double step = 0;      ///< computation of one optimizer step, on the slowest worker
+  double transfer = 0;  ///< one exchange on the wire, as the worker saw it that was the last to join
+  double cost = 0;      ///< what one exchange takes from the computation: outer passes, and cycles of the network stack
+};
+
+/// τ and P.
+struct Plan {
+  int local_steps = 1;
+  int fragments = 1;
+  bool operator==(const Plan&) const = default;
+};
+
+struct PaceLimits {
+  int max_local_steps = 256;
+  int fragments = 4;  ///< as many as wanted, or, if fixed, exactly so many
+  bool fixed_fragments = false;
+  double exchange_share = 0.02;  ///< of the time, for `cost`
+  double latency = 0;            ///< seconds that an exchange of nothing takes
+};
+
+/// Chooses τ and P. docs/choosing-local-steps.md says why the rules are what they are.
+///
+/// A pure function of the times that it is given, in their order: workers that give it the same times get the same
+/// plans. Times that are not finite and positive (a first round without exchanges) change nothing.
+class PaceControl {
+ public:
+  /// A transfer is given this many times its measured duration.
+  static constexpr double kMargin = 1.3;
+
+  PaceControl(const PaceLimits& limits, Plan start);
+
+  /// The plan for a round, given what was measured in an earlier one.
+  Plan next(const RoundTimes& times);
+
+  const Plan& plan() const { return plan_; }
+  /// The times that the plan was made from: medians over the last rounds.
+  const RoundTimes& times() const { return typical_; }
+  /// True while τ would have to be larger than allowed.
+  bool bounded() const { return bounded_; }
+  /// How long a transfer may take so that the largest allowed τ hides it.
+  double longest_hidden_transfer() const { return limits_.max_local_steps * typical_.step / kMargin; }
+
+ private:
+  double wanted_for(const RoundTimes& times) const;
+  int fragments_for(int local_steps) const;
+
+  PaceLimits limits_;
+  Plan plan_;
+  std::deque<RoundTimes> recent_;
+  RoundTimes typical_;
+  bool bounded_ = false;
+};
+
+}  // namespace co2

@@ -1,0 +1,100 @@
+#include "sync/pace_meter.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "sync/transfer.h"
+
+namespace co2 {
+
+namespace {
+
+constexpr std::int64_t kProbeBytes = 2 << 20;  // beyond what a traffic shaper lets pass at once
+
+double seconds(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+double timed_all_reduce(Communicator& communicator, const at::Tensor& tensor) {
+  communicator.barrier()->wait();
+  const Clock::time_point begin = Clock::now();
+  communicator.all_reduce(tensor, ReduceOp::kSum)->wait();
+  return seconds(begin, Clock::now());
+}
+
+}  // namespace
+
+PaceMeter::PaceMeter(std::shared_ptr<Communicator> data, std::shared_ptr<Communicator> control, const Trace& trace,
+                     std::int64_t elements, std::int64_t element_bytes, bool cycles_count)
+    : data_(std::move(data)),
+      control_(std::move(control)),
+      trace_(trace),
+      elements_(elements),
+      element_bytes_(element_bytes),
+      cycles_count_(cycles_count),
+      payload_(at::zeros({4}, at::kDouble)) {}
+
+PaceMeter::~PaceMeter() { wait_out({work_}); }
+
+void PaceMeter::probe() {
+  const at::Tensor nothing = at::zeros({1});
+  latency_ = timed_all_reduce(*data_, nothing);
+  for (int i = 0; i < 4; ++i) latency_ = std::min(latency_, timed_all_reduce(*data_, nothing));
+
+  const std::int64_t model_bytes = elements_ * element_bytes_;
+  const std::int64_t bytes = std::min(model_bytes, kProbeBytes);
+  const at::Tensor chunk = at::zeros({bytes / 4});
+  timed_all_reduce(*data_, chunk);  // connections that have been idle start slowly
+  const double cycles = data_->background_cpu_seconds();
+  const double transfer = timed_all_reduce(*data_, chunk);
+  const double scale = static_cast<double>(model_bytes) / static_cast<double>(std::max<std::int64_t>(bytes, 1));
+  const double cost = cycles_count_ ? data_->background_cpu_seconds() - cycles : 0;
+  probed_ = {.step = 0, .transfer = latency_ + scale * std::max(transfer - latency_, 0.0), .cost = scale * cost};
+}
+
+double PaceMeter::cost_so_far() const {
+  return trace_.seconds(SpanKind::kOuter) + (cycles_count_ ? data_->background_cpu_seconds() : 0);
+}
+
+void PaceMeter::launch() {
+  RoundTimes mine;
+  // A median, because now and then a step includes an evaluation or a pause.
+  const auto middle = steps_.begin() + static_cast<std::ptrdiff_t>(steps_.size() / 2);
+  std::nth_element(steps_.begin(), middle, steps_.end());
+  mine.step = steps_.empty() ? 0 : *middle;
+
+  const double transfer = trace_.total().transfer_seconds;
+  const double cost = cost_so_far();
+  if (probed_) {
+    mine.transfer = probed_->transfer;
+    mine.cost = probed_->cost;
+    probed_.reset();
+  } else if (exchanged_ > 0) {
+    const double scale = static_cast<double>(elements_) / static_cast<double>(exchanged_);
+    mine.transfer = scale * (transfer - transfer_before_);
+    mine.cost = scale * (cost - cost_before_);
+  }
+  transfer_before_ = transfer;
+  cost_before_ = cost;
+  exchanged_ = 0;
+  steps_.clear();
+
+  // The transfer as the last one to join saw it: for the others it includes waiting for that one.
+  const std::array<double, 4> values{mine.step, -mine.transfer, mine.cost, latency_};
+  std::copy(values.begin(), values.end(), payload_.data_ptr<double>());
+  work_ = control_->all_reduce(payload_, ReduceOp::kMax);
+}
+
+std::optional<RoundTimes> PaceMeter::agreed() {
+  if (!work_) return std::nullopt;
+  const WorkPtr work = std::exchange(work_, nullptr);
+  work->wait();
+  const double* values = payload_.data_ptr<double>();
+  latency_ = values[3];
+  return RoundTimes{.step = values[0], .transfer = -values[1], .cost = values[2]};
+}
+
+}  // namespace co2

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <co2/communicator.h>
+#include <co2/trace.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "sync/pace_control.h"
+
+namespace co2 {
+
+/// Measures what PaceControl needs on this worker, and agrees with the others on it: over a group of its own, in the
+/// background, so that nobody waits and nothing queues behind a transfer.
+///
+/// Thread safety: used by the training thread.
+class PaceMeter {
+ public:
+  /// `elements`: of the model, as they go on the wire with `element_bytes` each. `cycles_count`: the network stack's
+  /// threads run on the cores that compute (no core to spare), so their time is taken from the computation.
+  PaceMeter(std::shared_ptr<Communicator> data, std::shared_ptr<Communicator> control, const Trace& trace,
+            std::int64_t elements, std::int64_t element_bytes, bool cycles_count);
+  ~PaceMeter();
+
+  /// Times small all-reduces: a first idea of the network, before anything was exchanged. Blocking, collective.
+  void probe();
+  double latency() const { return latency_; }
+
+  void add_step(double seconds) { steps_.push_back(seconds); }
+  void add_exchanged(std::int64_t elements) { exchanged_ += elements; }
+
+  /// Starts to agree on what was measured since the last call: the probe's idea of an exchange at the first call.
+  void launch();
+  /// What was agreed on, if something was launched before. Blocks only if it is still on the wire.
+  std::optional<RoundTimes> agreed();
+
+ private:
+  double cost_so_far() const;
+
+  std::shared_ptr<Communicator> data_;
+  std::shared_ptr<Communicator> control_;
+  const Trace& trace_;
+  const std::int64_t elements_;
+  const std::int64_t element_bytes_;
+  const bool cycles_count_;
+
+  double latency_ = 0;
+  std::optional<RoundTimes> probed_;
+  std::vector<double> steps_;
+  std::int64_t exchanged_ = 0;
+  double transfer_before_ = 0;
+  double cost_before_ = 0;
+  at::Tensor payload_;
+  WorkPtr work_;
+};
+
+}  // namespace co2

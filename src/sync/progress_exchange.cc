@@ -1,0 +1,212 @@
+#include "sync/progress_exchange.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "sync/transfer.h"
+
+namespace co2 {
+
+namespace {
+
+// The first step of a program is slow, so a few are taken before the first plan is made.
+constexpr std::int64_t kMeasuredSteps = 4;
+
+/// Whether this worker's share of the cores is used up by its computing threads.
+bool no_core_to_spare(int workers_here) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return true;
+  return CPU_COUNT(&mask) <= at::get_num_threads() * workers_here;
+}
+
+}  // namespace
+
+ProgressExchange::ProgressExchange(const Cluster& cluster, std::shared_ptr<Communicator> communicator,
+                                   const FlatParameters& flat, Recipe& recipe, Trace& trace)
+    : recipe_(recipe),
+      trace_(trace),
+      flat_(flat),
+      communicator_(std::move(communicator)),
+      wanted_fragments_(recipe.fragments),
+      consensus_(flat.data().clone()),
+      momentum_(at::zeros_like(consensus_)),
+      wire_(make_wire(recipe.wire, communicator_, consensus_, recipe.bucket_bytes)),
+      round_{.number = 0, .begin = 0, .local_steps = recipe.local_steps, .fragments = recipe.fragments} {
+  cut(recipe.fragments);
+  if (!recipe_.adaptive || cluster.size() == 1) return;
+  const std::int64_t wire_bytes = recipe.wire == Wire::kBfloat16 ? 2 : consensus_.element_size();
+  meter_ = std::make_unique<PaceMeter>(communicator_, cluster.communicator("pace"), trace_, consensus_.numel(),
+                                       wire_bytes, no_core_to_spare(cluster.local_size()));
+  meter_->probe();
+}
+
+ProgressExchange::~ProgressExchange() {
+  for (Fragment& fragment : old_fragments_) fragment.abandon();
+  for (Fragment& fragment : fragments_) fragment.abandon();
+}
+
+void ProgressExchange::cut(int count) {
+  std::vector<Fragment> cut_now;
+  for (const Range& range : flat_.fragments(count)) {
+    std::vector<Fragment::Part> parts;
+    for (std::size_t g = 0; g < flat_.groups().size(); ++g) {
+      const Range& group = flat_.groups()[g];
+      const Range common{std::max(range.begin, group.begin), std::min(range.end, group.end)};
+      if (common.size() > 0) parts.push_back({{common.begin - range.begin, common.end - range.begin}, g});
+    }
+    const auto part_of = [&](const at::Tensor& t) { return t.narrow(0, range.begin, range.size()); };
+    cut_now.emplace_back(static_cast<int>(cut_now.size()), recipe_, part_of(flat_.data()), part_of(consensus_),
+                         part_of(momentum_), std::move(parts));
+  }
+  // Samples since an element's last launch: a new fragment has the mean over its elements.
+  std::int64_t begin = 0;
+  for (const Fragment& old : fragments_) {
+    const std::int64_t end = begin + old.numel();
+    std::int64_t start = 0;
+    for (Fragment& fragment : cut_now) {
+      const std::int64_t common = std::min(end, start + fragment.numel()) - std::max(begin, start);
+      if (common > 0) {
+        fragment.add_samples(old.samples() * static_cast<double>(common) / static_cast<double>(fragment.numel()));
+      }
+      start += fragment.numel();
+    }
+    begin = end;
+  }
+  old_fragments_ = std::exchange(fragments_, std::move(cut_now));
+  old_pool_ = std::exchange(pool_, std::make_unique<MessagePool>(*wire_, recipe_.restart == Restart::kKeep));
+}
+
+bool ProgressExchange::after_step(double samples, const std::vector<double>& rates, double compute_seconds) {
+  ++steps_;
+  for (Fragment& fragment : fragments_) fragment.add_samples(samples);
+  if (meter_) meter_->add_step(compute_seconds);
+  if (measuring()) {
+    measure_first_steps();
+    return false;
+  }
+  const bool round_ends = steps_ == round_.end();
+  const Round next = round_ends ? following_round() : round_;
+  // What was measured for `paper` includes the steps that the apply is about to overwrite, so it must go first. With
+  // the other restarts, progress that was just replaced by the average must not be sent again, so the apply goes first;
+  // that also frees a buffer for the launch.
+  if (recipe_.restart != Restart::kPaper) apply_what_is_due(rates);
+  launch_what_is_due(next, rates);
+  apply_what_is_due(rates);  // blocking exchanges were launched just now
+  if (round_ends) begin(next);
+  return round_ends;
+}
+
+void ProgressExchange::measure_first_steps() {
+  if (steps_ == kMeasuredSteps - 1) meter_->launch();
+  if (steps_ != kMeasuredSteps) return;
+  const auto times = meter_->agreed();
+  const PaceLimits limits{.max_local_steps = recipe_.max_local_steps,
+                          .fragments = wanted_fragments_,
+                          .fixed_fragments = recipe_.fixed_fragments,
+                          .exchange_share = recipe_.exchange_share,
+                          .latency = meter_->latency()};
+  control_.emplace(limits, Plan{round_.local_steps, round_.fragments});
+  const Plan plan = control_->next(*times);
+  begin({.number = 0, .begin = steps_, .local_steps = plan.local_steps, .fragments = plan.fragments});
+}
+
+Round ProgressExchange::following_round() {
+  Round next{
+      .number = round_.number + 1, .begin = steps_, .local_steps = round_.local_steps, .fragments = round_.fragments};
+  if (!meter_) return next;
+  if (const auto times = meter_->agreed()) {
+    const Plan plan = control_->next(*times);
+    next.local_steps = plan.local_steps;
+    next.fragments = plan.fragments;
+  }
+  meter_->launch();
+  return next;
+}
+
+void ProgressExchange::begin(const Round& round) {
+  if (round.fragments != static_cast<int>(fragments_.size())) cut(round.fragments);
+  round_ = round;
+  recipe_.local_steps = round.local_steps;
+  recipe_.fragments = round.fragments;
+  if (recipe_.clip_is_local_steps) recipe_.clip = round.local_steps;
+}
+
+void ProgressExchange::launch_what_is_due(const Round& next, const std::vector<double>& rates) {
+  for (int i = 0; i < round_.fragments; ++i) {
+    if (round_.launch_step(i) != steps_) continue;
+    const Clock::time_point begin = Clock::now();
+    const std::int64_t apply_step = recipe_.delay ? steps_ + *recipe_.delay : round_.following_launch(i, next);
+    fragments_[static_cast<std::size_t>(i)].launch(*wire_, *pool_, rates, apply_step, round_.number);
+    trace_.record({SpanKind::kOuter, begin, Clock::now(), round_.number, i, 0});
+  }
+}
+
+void ProgressExchange::apply_what_is_due(const std::vector<double>& rates) {
+  const auto due = [&](const Fragment& f) { return f.in_flight() && f.oldest_apply_step() == steps_; };
+  for (Fragment& fragment : old_fragments_) {
+    if (due(fragment)) apply(fragment, *old_pool_, rates, false);
+  }
+  for (Fragment& fragment : fragments_) {
+    if (due(fragment)) apply(fragment, *pool_, rates, false);
+  }
+}
+
+void ProgressExchange::apply(Fragment& fragment, MessagePool& pool, const std::vector<double>& rates, bool finishing) {
+  fragment.apply(*wire_, pool, rates, trace_, finishing);
+  if (meter_) meter_->add_exchanged(fragment.numel());
+}
+
+void ProgressExchange::apply_all_in_flight(const std::vector<double>& rates) {
+  const auto apply_all = [&](std::vector<Fragment>& fragments, MessagePool& pool) {
+    while (true) {
+      Fragment* oldest = nullptr;
+      for (Fragment& fragment : fragments) {
+        if (!fragment.in_flight()) continue;
+        if (oldest == nullptr || fragment.oldest_apply_step() < oldest->oldest_apply_step()) oldest = &fragment;
+      }
+      if (oldest == nullptr) return;
+      apply(*oldest, pool, rates, /*finishing=*/true);
+    }
+  };
+  if (old_pool_) apply_all(old_fragments_, *old_pool_);
+  apply_all(fragments_, *pool_);
+}
+
+// Fragment by fragment: a copy of the whole model at once would be the peak of memory of a whole run.
+void ProgressExchange::average_live_parameters() {
+  for (const Range& range : flat_.fragments(recipe_.fragments)) {
+    const at::Tensor live = flat_.data().narrow(0, range.begin, range.size());
+    const at::Tensor average = live.clone();
+    const auto works = all_reduce_in_buckets(*communicator_, average, recipe_.bucket_bytes);
+    const auto bytes = communicator_->all_reduce_wire_bytes(static_cast<std::int64_t>(average.nbytes()));
+    wait_for_transfer(works, bytes, round_.number, -1, trace_);
+    average.div_(communicator_->size());
+    live.copy_(average);
+    consensus_.narrow(0, range.begin, range.size()).copy_(average);
+  }
+}
+
+void ProgressExchange::finish(const std::vector<double>& rates) {
+  // Idle buffers make room for those that only finishing needs: it must not be the peak of memory of a whole run.
+  pool_->release();
+  apply_all_in_flight(rates);
+  pool_->release();
+  average_live_parameters();
+  for (Fragment& fragment : fragments_) fragment.forget_samples();
+}
+
+std::int64_t ProgressExchange::state_bytes() const {
+  return static_cast<std::int64_t>(consensus_.nbytes() + momentum_.nbytes()) + pool_->most_bytes();
+}
+
+std::int64_t ProgressExchange::bytes_per_exchange() const {
+  const std::int64_t element = recipe_.wire == Wire::kBfloat16 ? 2 : consensus_.element_size();
+  return communicator_->all_reduce_wire_bytes(consensus_.numel() * element);
+}
+
+}  // namespace co2

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <co2/cluster.h>
+#include <co2/options.h>
+#include <co2/trace.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "flat/flat_parameters.h"
+#include "sync/fragment.h"
+#include "sync/pace_control.h"
+#include "sync/pace_meter.h"
+#include "sync/round.h"
+#include "sync/wire_format.h"
+
+namespace co2 {
+
+/// The exchange of progress in rounds: cuts the model into fragments, launches and applies each at its step, and, if
+/// the recipe is adaptive, chooses τ and P of every round from what was measured before. It owns the consensus, the
+/// outer momentum and the exchanges in flight.
+///
+/// Thread safety: used by the training thread.
+class ProgressExchange {
+ public:
+  /// `recipe` is kept up to date: local_steps, fragments and clip are those in force.
+  ProgressExchange(const Cluster& cluster, std::shared_ptr<Communicator> communicator, const FlatParameters& flat,
+                   Recipe& recipe, Trace& trace);
+  ~ProgressExchange();
+
+  /// Everything that is due after an optimizer step. `rates`: the inner rates in force, one per parameter group;
+  /// `compute_seconds`: how long the step took by itself. True if the step was the last one of a round.
+  bool after_step(double samples, const std::vector<double>& rates, double compute_seconds);
+
+  /// Applies what is in flight, then averages the live parameters of all workers, blocking.
+  void finish(const std::vector<double>& rates);
+
+  const at::Tensor& consensus() const { return consensus_; }
+  std::int64_t state_bytes() const;
+  const Round& round() const { return round_; }
+  const PaceControl* pace() const { return control_ ? &*control_ : nullptr; }
+  /// Bytes that this worker sends for one exchange of the whole model.
+  std::int64_t bytes_per_exchange() const;
+
+ private:
+  void cut(int fragments);
+  bool measuring() const { return meter_ && !control_; }
+  void measure_first_steps();
+  Round following_round();
+  void begin(const Round& round);
+  void apply_what_is_due(const std::vector<double>& rates);
+  void launch_what_is_due(const Round& next, const std::vector<double>& rates);
+  void apply(Fragment& fragment, MessagePool& pool, const std::vector<double>& rates, bool finishing);
+  void apply_all_in_flight(const std::vector<double>& rates);
+  void average_live_parameters();
+
+  Recipe& recipe_;
+  Trace& trace_;
+  const FlatParameters& flat_;
+  std::shared_ptr<Communicator> communicator_;
+  const int wanted_fragments_;
+
+  at::Tensor consensus_;
+  at::Tensor momentum_;
+  std::unique_ptr<WireFormat> wire_;
+  std::unique_ptr<MessagePool> pool_;
+  std::vector<Fragment> fragments_;
+  // What was in flight when the model was cut anew is applied by the fragments that launched it.
+  std::unique_ptr<MessagePool> old_pool_;
+  std::vector<Fragment> old_fragments_;
+
+  std::int64_t steps_ = 0;
+  Round round_;
+  std::unique_ptr<PaceMeter> meter_;  // adaptive only
+  std::optional<PaceControl> control_;
+};
+
+}  // namespace co2
