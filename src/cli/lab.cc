@@ -5,13 +5,11 @@
 
 #include <cmath>
 #include <ctime>
-#include <filesystem>
+#include <fstream>
 #include <memory>
-#include <sstream>
 
 #include "cli/help_formatter.h"
 #include "cli/program.h"
-#include "train/files.h"
 #include "version.h"
 
 namespace co2::cli {
@@ -62,7 +60,7 @@ void require(const char* flag, double value, double lowest, double highest) {
 
 std::vector<std::string> own_command() {
   std::vector<std::string> words;
-  std::istringstream stream(train::read_file("/proc/self/cmdline"));
+  std::ifstream stream("/proc/self/cmdline");
   for (std::string word; std::getline(stream, word, '\0');) words.push_back(word);
   return words;
 }
@@ -143,6 +141,7 @@ void add_lab(Program& program) {
            },
            wrap(help, 80))
         ->option_text(shown)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
         ->group(training);
   };
   pass("--local-steps", "τ: a number, or auto", "N");

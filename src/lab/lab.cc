@@ -15,6 +15,7 @@
 #include "lab/result.h"
 #include "lab/status_line.h"
 #include "lab/table.h"
+#include "lab/tool.h"
 #include "train/data/corpus.h"
 #include "train/files.h"
 
@@ -56,7 +57,7 @@ class Lab {
     train::ensure_writable(options_.out);
     use_cached_corpus();
     if (has_peers()) {
-      check_peers_have_local_steps();
+      check_peers();
       peers_.emplace();
       peers_->check(first_peer().config, options_.out / "peers-check");
     }
@@ -88,11 +89,19 @@ class Lab {
   }
   static bool automatic(const Item& item) { return !item.config["local_steps"].is_number(); }
 
-  void check_peers_have_local_steps() const {
-    if (!automatic(first_peer()) || co2_item() != nullptr) return;
-    throw OptionError(
-        "peers don't choose τ themselves: give --local-steps a number, or put co2 among the --strategies, "
-        "whose choice they then take");
+  void check_peers() const {
+    if (automatic(first_peer()) && co2_item() == nullptr) {
+      throw OptionError(
+          "peers don't choose τ themselves: give --local-steps a number, or put co2 among the "
+          "--strategies, whose choice they then take");
+    }
+    for (const Scenario& scenario : options_.scenarios) {
+      if (scenario.phases.size() == 1) continue;
+      throw OptionError(
+          fmt::format("--rates '{}' changes while it runs, on a clock that begins with the first step that a "
+                      "run reports, and peers report none until their end: leave out one of the two",
+                      scenario.text));
+    }
   }
 
   std::vector<std::string> kinds() const {
@@ -164,15 +173,8 @@ class Lab {
     spec.environment = cli::own_environment();
     if (item.peer()) {
       spec.command = peers_->command(item.label, config_file, record.folder);
-      Peers::add_to(spec.environment);
     } else {
-      spec.command = {std::filesystem::read_symlink("/proc/self/exe"),
-                      "train",
-                      "--config",
-                      config_file,
-                      "--worker-out",
-                      record.folder,
-                      "--json"};
+      spec.command = {kOwnProgram, "train", "--config", config_file, "--worker-out", record.folder, "--json"};
     }
     spec.folder = record.folder;
     spec.threads = config["threads"].get<int>();

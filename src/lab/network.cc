@@ -36,12 +36,12 @@ void write_once(const char* path, const std::string& text) {
   }
 }
 
-/// A token bucket that lets through what arrives between two interrupts of a slow timer, and a queue as deep as a
-/// router's: a deeper one would hide from TCP that the link is full.
+/// A token bucket that lets through what arrives between two interrupts of a slow timer, and a queue as deep as
+/// that of a usual router: in a shorter one, a burst from a faster host costs TCP a fifth of the link.
 std::string bucket(Rate rate) {
   const double bytes = rate.bits_per_second / 8;
   const auto burst = static_cast<long>(std::max(8.0 * 1024, bytes * 0.004));
-  const auto queue = static_cast<long>(std::max(32.0 * 1024, bytes * 0.05));
+  const auto queue = static_cast<long>(std::max(256.0 * 1024, bytes * 0.1));
   return fmt::format("tbf rate {:.0f}bit burst {} limit {}", rate.bits_per_second, burst, queue + burst);
 }
 

@@ -2,9 +2,11 @@
 
 #include <co2/error.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
+#include "cli/worker_environment.h"
 #include "lab/tool.h"
 #include "train/files.h"
 
@@ -25,17 +27,9 @@ std::filesystem::path find_folder() {
                   folder.string()));
 }
 
-std::vector<std::string> environment() {
-  cli::Environment variables = cli::own_environment();
-  Peers::add_to(variables);
-  return cli::as_list(variables);
-}
+std::vector<std::string> environment() { return cli::as_list(cli::own_environment()); }
 
 }  // namespace
-
-void Peers::add_to(cli::Environment& environment) {
-  environment["CO2_PROGRAM"] = std::filesystem::read_symlink("/proc/self/exe");
-}
 
 Peers::Peers() : folder_(find_folder()) {
   Tool tool{.command = {folder_ / "setup"}, .environment = environment()};
@@ -52,7 +46,8 @@ Peers::Peers() : folder_(find_folder()) {
 void Peers::check(const nlohmann::ordered_json& config, const std::filesystem::path& folder) const {
   train::ensure_writable(folder);
   train::write_atomically(folder / "config.json", config.dump(2) + "\n");
-  Tool tool{.command = {python_, folder_ / "train.py", "--check", "--config", folder / "config.json", "--out", folder},
+  Tool tool{.command = {python_, folder_ / "train.py", "--check", "--config", folder / "config.json", "--out", folder,
+                        "--co2", fmt::format("/proc/{}/exe", getpid())},
             .environment = environment()};
   tool.timeout = kCheckTime;
   const ToolResult result = run_tool(tool);

@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/worker_environment.h"
-
 namespace co2::lab {
 
 /// Other people's tools on the same model, data and network: the Python programs in the folder peers/.
@@ -16,7 +14,6 @@ namespace co2::lab {
 ///   none PYTHON peers/train.py --peer NAME --config FILE --out DIR        one worker, in the environment that ours
 ///   have too;
 ///                                                                    rank 0 writes summary.json and metrics.jsonl
-/// Each of them finds this program in CO2_PROGRAM.
 class Peers {
  public:
   /// Finds the folder ($CO2_PEERS, or that of the source tree) and sets up the environment, which takes minutes the
@@ -28,7 +25,6 @@ class Peers {
 
   std::vector<std::string> command(const std::string& peer, const std::filesystem::path& config,
                                    const std::filesystem::path& folder) const;
-  static void add_to(cli::Environment& environment);
 
  private:
   std::filesystem::path folder_;

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <filesystem>
 
 #include "cli/worker_environment.h"
 #include "lab/tool.h"
@@ -72,8 +71,7 @@ cli::Environment outside_of_any_job() {
 }
 
 nlohmann::ordered_json train_config(const std::vector<std::string>& flags) {
-  Tool tool{.command = {std::filesystem::read_symlink("/proc/self/exe"), "train", "--print-config"},
-            .environment = cli::as_list(outside_of_any_job())};
+  Tool tool{.command = {kOwnProgram, "train", "--print-config"}, .environment = cli::as_list(outside_of_any_job())};
   tool.command.insert(tool.command.end(), flags.begin(), flags.end());
   const ToolResult result = run_tool(tool);
   if (result.code != 0) {

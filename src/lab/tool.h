@@ -7,6 +7,9 @@
 
 namespace co2::lab {
 
+/// This program, for a child that we fork to execute: the very file that runs now, even if it has been replaced since.
+inline constexpr const char* kOwnProgram = "/proc/self/exe";
+
 /// A program that is run to its end.
 struct Tool {
   std::vector<std::string> command;
