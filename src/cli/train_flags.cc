@@ -1,0 +1,62 @@
+#include "cli/train_flags.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "cli/program.h"
+
+namespace co2::cli {
+
+namespace {
+
+std::string flag_names(const TrainOption& option) {
+  if (option.flag == "task") return "task";
+  const bool yes_no = option.kind == TrainOption::Kind::kYesNo;
+  return yes_no ? fmt::format("--{0},!--no-{0}", option.flag) : "--" + option.flag;
+}
+
+std::string description(const TrainOption& option) {
+  std::string text = option.help;
+  const bool range =
+      (option.kind != TrainOption::Kind::kYesNo && option.kind != TrainOption::Kind::kText) || !option.names.empty();
+  if (range) text += fmt::format(" [{}]", option.allowed);
+  const std::string value = option.default_text();
+  if (!value.empty()) text += fmt::format(" (default: {})", value);
+  return wrap(text, 86);
+}
+
+}  // namespace
+
+void add_train_flag(CLI::App& sub, const TrainOption& option, std::vector<Setting>& settings) {
+  const std::string shown = option.flag == "task" ? "task" : "--" + option.flag;
+  const auto store = [&settings, &option, shown](const nlohmann::json& value) {
+    settings.push_back({option.flag, value, shown, ""});
+  };
+  CLI::Option* added = nullptr;
+  if (option.kind == TrainOption::Kind::kYesNo) {
+    added = sub.add_flag_function(
+        flag_names(option), [store](std::int64_t count) { store(count > 0); }, description(option));
+  } else {
+    added = sub.add_option_function<std::string>(
+        flag_names(option), [store, &option](const std::string& text) { store(parse_text(option, text)); },
+        description(option));
+    const bool text = option.kind == TrainOption::Kind::kText;
+    added->option_text(text ? "NAME" : option.kind == TrainOption::Kind::kNumber ? "X" : "N");
+    added->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+  added->group(option.group);
+}
+
+bool given(const std::vector<Setting>& settings, std::string_view flag) {
+  return std::any_of(settings.begin(), settings.end(), [flag](const Setting& setting) {
+    std::string name = setting.name;
+    std::replace(name.begin(), name.end(), '_', '-');
+    return name == flag && !setting.value.is_null();
+  });
+}
+
+}  // namespace co2::cli

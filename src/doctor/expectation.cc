@@ -1,0 +1,95 @@
+#include "doctor/expectation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lab/rate.h"
+
+namespace co2::doctor {
+
+namespace {
+
+constexpr double kBytes = 4;          // of a parameter: float32
+constexpr double kLasting = 6;        // parameters, gradients, Adam's two moments, consensus, momentum
+constexpr double kInFlight = 2;       // for the fragment on the wire: the message, and what was sent
+constexpr double kBackward = 2. / 3;  // of a step: what gradients can hide behind
+
+double divided(double a, double b) { return b > 0 ? a / b : 0; }
+
+}  // namespace
+
+Recommendation recommend(const Situation& s, const Recipe& recipe) {
+  const PaceLimits limits{.max_local_steps = recipe.max_local_steps,
+                          .fragments = recipe.fragments,
+                          .fixed_fragments = recipe.fixed_fragments,
+                          .exchange_share = recipe.exchange_share,
+                          .latency = s.latency};
+  PaceControl control(limits, {recipe.local_steps, recipe.fragments});
+  const double cost = s.outer + s.cycles;
+  Recommendation result;
+  result.plan = control.next({.step = s.step, .transfer = s.transfer, .cost = cost});
+  result.bounded = control.bounded();
+  const double longest = control.longest_hidden_transfer();
+  if (s.transfer > longest) result.bits_per_second_needed = divided(8.0 * static_cast<double>(s.wire_bytes), longest);
+  result.cost_share = divided(cost, result.plan.local_steps * s.step);
+  return result;
+}
+
+std::string in_words(const Recommendation& r, const Situation& s, const Recipe& recipe) {
+  const double round = r.plan.local_steps * s.step;
+  std::string text = fmt::format("--local-steps {} (what auto starts with), {} fragment{}: ", r.plan.local_steps,
+                                 r.plan.fragments, r.plan.fragments == 1 ? "" : "s");
+  if (!r.bounded) {
+    return text + fmt::format("the transfer takes {:.0f} % of a round, exchanges cost {:.1f} % of the time",
+                              100 * divided(s.transfer, round), 100 * r.cost_share);
+  }
+  text += fmt::format("the highest allowed (--max-local-steps {}), and too few. ", recipe.max_local_steps);
+  if (r.bits_per_second_needed > 0) {
+    return text + fmt::format(
+                      "To hide the transfer they would need {}, this network gives {}. Raise "
+                      "--max-local-steps, take --wire bfloat16 or a larger --batch",
+                      lab::format_rate(r.bits_per_second_needed),
+                      lab::format_rate(divided(8.0 * static_cast<double>(s.wire_bytes), s.transfer)));
+  }
+  return text + fmt::format(
+                    "Exchanges will cost {:.1f} % of the time instead of {:.1f} % (--exchange-share {}). Raise "
+                    "--max-local-steps, or leave the network a core of its own",
+                    100 * r.cost_share, 100 * recipe.exchange_share, recipe.exchange_share);
+}
+
+std::vector<Expectation> expect(const Situation& s, int local_steps) {
+  const double all = s.workers * s.units_per_step;
+  const double computing = local_steps * s.step;
+  const auto speed = [&](Strategy strategy) {
+    const Recipe recipe = resolve({.strategy = strategy});
+    switch (recipe.exchange) {
+      case Recipe::Exchange::kNothing: return divided(all, s.step);
+      case Recipe::Exchange::kGradients:
+        return divided(all, s.step + std::max(s.cycles, s.plain_transfer - kBackward * s.step));
+      case Recipe::Exchange::kProgress: break;
+    }
+    // Who waits for a transfer has nothing else to do with the cycles that it takes.
+    const bool blocking = recipe.delay == 0;
+    const double round =
+        blocking ? computing + s.transfer + s.outer : std::max(computing, s.transfer) + s.outer + s.cycles;
+    return divided(all * local_steps, round);
+  };
+  const double none = speed(Strategy::kNone);
+  std::vector<Expectation> result;
+  for (const Strategy strategy : all_strategies()) {
+    const double units = speed(strategy);
+    result.push_back({strategy, units, divided(units, none)});
+  }
+  return result;
+}
+
+MemoryNeed memory_need(std::int64_t parameters, int fragments, double peak_bytes) {
+  const double copy = kBytes * static_cast<double>(parameters);
+  const double measured_state = (kLasting + kInFlight) * copy;
+  return {(kLasting + kInFlight / std::max(fragments, 1)) * copy, std::max(peak_bytes - measured_state, 0.0)};
+}
+
+double least_memory(std::int64_t parameters) { return kLasting * kBytes * static_cast<double>(parameters); }
+
+}  // namespace co2::doctor

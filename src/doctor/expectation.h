@@ -1,0 +1,60 @@
+#pragma once
+
+#include <co2/options.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sync/pace_control.h"
+
+namespace co2::doctor {
+
+/// The measured numbers that decide how fast training will be, in seconds. docs/doctor.md has the formulas.
+struct Situation {
+  int workers = 1;
+  double units_per_step = 0;    ///< of one worker
+  double step = 0;              ///< c: one optimizer step, on the slowest worker
+  double transfer = 0;          ///< T: the whole model on the wire
+  double plain_transfer = 0;    ///< T of gradients, which have no wire format
+  double outer = 0;             ///< O: launch and apply passes over the whole model
+  double cycles = 0;            ///< N: processor time of the network stack that training lacks; 0 with cores to spare
+  double latency = 0;           ///< L: an exchange of nothing
+  std::int64_t wire_bytes = 0;  ///< that a worker sends for T
+};
+
+/// What `--local-steps auto` would choose.
+struct Recommendation {
+  Plan plan;
+  bool bounded = false;               ///< the largest allowed τ is too small
+  double bits_per_second_needed = 0;  ///< for the largest allowed τ to hide the transfer; 0 if it does
+  double cost_share = 0;              ///< of the time that exchanges take from training with this plan
+};
+Recommendation recommend(const Situation& situation, const Recipe& recipe);
+
+/// In a sentence or two.
+std::string in_words(const Recommendation& recommendation, const Situation& situation, const Recipe& recipe);
+
+struct Expectation {
+  Strategy strategy = Strategy::kNone;
+  double units_per_second = 0;  ///< over all workers
+  double of_none = 0;
+};
+
+/// For every strategy, with the given τ where it has one.
+std::vector<Expectation> expect(const Situation& situation, int local_steps);
+
+/// What a worker holds, in bytes.
+struct MemoryNeed {
+  double state = 0;  ///< parameters, gradients, Adam's two moments, consensus, momentum, and what is in flight
+  double rest = 0;   ///< activations, the data, LibTorch itself
+  double total() const { return state + rest; }
+};
+
+/// From the peak of a process that had the whole model in flight at once, for a run with so many fragments.
+MemoryNeed memory_need(std::int64_t parameters, int fragments, double peak_bytes);
+
+/// The least that a worker with such a model holds, before anything was measured.
+double least_memory(std::int64_t parameters);
+
+}  // namespace co2::doctor

@@ -1,0 +1,126 @@
+#include "doctor/expectation.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace co2::doctor {
+namespace {
+
+/// 40 MB over 100 Mbit/s with steps of 0.2 s.
+Situation slow_link() {
+  return {.workers = 2,
+          .units_per_step = 1000,
+          .step = 0.2,
+          .transfer = 3.2,
+          .plain_transfer = 3.2,
+          .outer = 0.01,
+          .cycles = 0.06,
+          .latency = 1e-3,
+          .wire_bytes = 40'000'000};
+}
+
+Recipe recipe(int max_local_steps = 256) { return resolve({.max_local_steps = max_local_steps}); }
+
+double of_none(const std::vector<Expectation>& all, Strategy strategy) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const auto& e) { return e.strategy == strategy; });
+  EXPECT_NE(found, all.end());
+  return found->of_none;
+}
+
+TEST(Expectation, TheRecommendationIsThatOfTheAutomaticChoice) {
+  const Situation s = slow_link();
+  PaceControl control({.max_local_steps = 256, .fragments = 4, .exchange_share = 0.02, .latency = s.latency}, {12, 4});
+  const Plan plan = control.next({s.step, s.transfer, s.outer + s.cycles});
+  const Recommendation r = recommend(s, recipe());
+  EXPECT_EQ(r.plan, plan);
+  EXPECT_FALSE(r.bounded);
+  EXPECT_EQ(r.bits_per_second_needed, 0);
+  EXPECT_DOUBLE_EQ(r.cost_share, 0.07 / (r.plan.local_steps * 0.2));
+  const std::string text = in_words(r, s, recipe());
+  EXPECT_NE(text.find("--local-steps 24"), std::string::npos) << text;
+  EXPECT_NE(text.find("4 fragments"), std::string::npos) << text;
+}
+
+TEST(Expectation, ABoundNamesTheBandwidthThatWouldDo) {
+  Situation s = slow_link();
+  s.cycles = s.outer = 0;
+  const Recipe narrow = recipe(10);
+  const Recommendation r = recommend(s, narrow);
+  EXPECT_TRUE(r.bounded);
+  EXPECT_EQ(r.plan.local_steps, 10);
+  const std::string text = in_words(r, s, narrow);
+  for (const char* part : {"--max-local-steps 10", "208 Mbit/s", "100 Mbit/s", "--wire bfloat16"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+  // With that bandwidth, the bound is just enough.
+  s.transfer = 8.0 * static_cast<double>(s.wire_bytes) / r.bits_per_second_needed;
+  EXPECT_FALSE(recommend(s, narrow).bounded);
+}
+
+TEST(Expectation, ABoundByCostAsksForNoBandwidth) {
+  Situation s = slow_link();
+  s.transfer = 0.01;
+  s.cycles = 10;
+  const Recommendation r = recommend(s, recipe());
+  EXPECT_TRUE(r.bounded);
+  EXPECT_EQ(r.bits_per_second_needed, 0);
+  const std::string text = in_words(r, s, recipe());
+  EXPECT_NE(text.find("--exchange-share"), std::string::npos) << text;
+  EXPECT_EQ(text.find("bit/s"), std::string::npos) << text;
+}
+
+TEST(Expectation, ThroughputFollowsTheFormulas) {
+  const Situation s = slow_link();
+  const auto all = expect(s, 24);
+  ASSERT_EQ(all.size(), all_strategies().size());
+  EXPECT_DOUBLE_EQ(all[0].units_per_second, 2 * 1000 / 0.2);
+  EXPECT_DOUBLE_EQ(of_none(all, Strategy::kNone), 1);
+  EXPECT_DOUBLE_EQ(of_none(all, Strategy::kDdp), 0.2 / (0.2 + 3.2 - 0.4 / 3));
+  for (const Strategy blocking : {Strategy::kLocalSgd, Strategy::kSlowMo, Strategy::kDiLoCo}) {
+    EXPECT_DOUBLE_EQ(of_none(all, blocking), 4.8 / (4.8 + 3.2 + 0.01));
+  }
+  for (const Strategy hidden :
+       {Strategy::kStreamingDiLoCo, Strategy::kOverlapLocalSgd, Strategy::kCo2Paper, Strategy::kCo2}) {
+    EXPECT_DOUBLE_EQ(of_none(all, hidden), 4.8 / (4.8 + 0.07));
+  }
+  // Too few steps for the link: it decides.
+  EXPECT_NEAR(of_none(expect(s, 8), Strategy::kCo2), 1.6 / (3.2 + 0.07), 1e-12);
+}
+
+TEST(Expectation, GradientsHideBehindBackwardButTakeCycles) {
+  Situation s = slow_link();
+  s.plain_transfer = 0.1;  // less than backward takes
+  EXPECT_DOUBLE_EQ(of_none(expect(s, 12), Strategy::kDdp), 0.2 / 0.26);
+  s.cycles = 0;
+  EXPECT_DOUBLE_EQ(of_none(expect(s, 12), Strategy::kDdp), 1);
+}
+
+TEST(Expectation, NonsenseInGivesNoNonsenseOut) {
+  const double infinite = std::numeric_limits<double>::infinity();
+  for (const double bad : {0.0, -1.0, infinite, std::nan("")}) {
+    for (double Situation::*field : {&Situation::step, &Situation::transfer, &Situation::cycles, &Situation::latency}) {
+      Situation s = slow_link();
+      s.*field = bad;
+      const Recommendation r = recommend(s, recipe());
+      EXPECT_GE(r.plan.local_steps, 1);
+      EXPECT_LE(r.plan.local_steps, 256);
+      EXPECT_GE(r.plan.fragments, 1);
+      EXPECT_EQ(expect(s, r.plan.local_steps).size(), all_strategies().size());
+    }
+  }
+}
+
+TEST(Expectation, MemoryIsCountedInCopiesOfTheModel) {
+  const MemoryNeed need = memory_need(1'000'000, 4, 100e6);
+  EXPECT_DOUBLE_EQ(need.state, 6.5 * 4e6);
+  EXPECT_DOUBLE_EQ(need.rest, 100e6 - 8 * 4e6);  // measured with one fragment
+  EXPECT_DOUBLE_EQ(memory_need(1'000'000, 1, 100e6).total(), 100e6);
+  EXPECT_EQ(memory_need(1'000'000, 4, 0).rest, 0);
+  EXPECT_LT(least_memory(1'000'000), need.total());
+}
+
+}  // namespace
+}  // namespace co2::doctor
