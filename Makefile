@@ -36,12 +36,12 @@ bench: setup ## run the benchmarks
 
 asan: ## run the unit tests with the address and undefined-behaviour sanitizers
 	@scripts/setup --tests
-	@scripts/build asan
+	@scripts/build asan unit_tests
 	cd build-asan && ../scripts/sanitized $(CTEST) -L unit $(ARGS)
 
 tsan: ## run the unit tests with the thread sanitizer
 	@scripts/setup --tests
-	@scripts/build tsan
+	@scripts/build tsan unit_tests
 	cd build-tsan && ../scripts/sanitized $(CTEST) -L unit $(ARGS)
 
 format: ## format all sources in place
