@@ -1,0 +1,206 @@
+#include "lab/network.h"
+
+#include <co2/error.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+#include "cli/child_process.h"
+#include "cli/signal_queue.h"
+#include "cli/worker_environment.h"
+#include "lab/link_check.h"
+#include "lab/run.h"
+#include "lab/tool.h"
+#include "train/files.h"
+
+namespace co2::lab {
+namespace {
+
+Tool tool_for(const std::vector<std::string>& command) {
+  return {.command = command, .environment = cli::as_list(cli::own_environment())};
+}
+
+/// What another program makes of this kernel, so that a mistake of ours is a failure and not a skip.
+bool kernel_allows_namespaces() {
+  return run_tool(tool_for({"unshare", "--net", "true"})).code == 0 ||
+         run_tool(tool_for({"unshare", "--user", "--map-root-user", "--net", "true"})).code == 0;
+}
+
+/// One process for all tests: it leaves the machine's network once.
+class World : public testing::Environment {
+ public:
+  void SetUp() override {
+    allowed = kernel_allows_namespaces();
+    if (allowed) leave_machine_network();
+    if (!allowed) fmt::print("no namespaces here: the kernel does not allow them\n");
+  }
+  static inline bool allowed = false;
+};
+const auto* const kWorld = testing::AddGlobalTestEnvironment(new World);
+
+class NetworkTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!World::allowed) GTEST_SKIP() << "no namespaces here";
+  }
+};
+
+Phase phase_of(const std::string& rates, int hosts) { return parse_rates(rates, hosts)[0].phases[0]; }
+
+/// The nearest of a few tries: other programs may be using the machine's cores.
+void expect_rates_within_a_tenth(const Network& network, const Phase& phase) {
+  std::vector<LinkCheck> checks;
+  for (int tries = 0; tries < 4; ++tries) {
+    checks = check_links(network, phase);
+    if (std::none_of(checks.begin(), checks.end(), [](const LinkCheck& check) { return check.off(); })) return;
+  }
+  for (const LinkCheck& check : checks) {
+    EXPECT_NEAR(check.measured / check.asked.bits_per_second, 1, 0.1) << check.from << " to " << check.to;
+  }
+}
+
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST_F(NetworkTest, HonoursRatesInBothDirections) {
+  for (const char* rate : {"10mbit", "100mbit"}) {
+    Network network(2);
+    const Phase phase = phase_of(rate, 2);
+    network.set_rates(phase);
+    expect_rates_within_a_tenth(network, phase);
+  }
+}
+
+TEST_F(NetworkTest, HonoursRatesOfEachHost) {
+  Network network(3);
+  const Phase phase = phase_of("100mbit:20mbit:unlimited", 3);
+  network.set_rates(phase);
+  const auto checks = check_links(network, phase);
+  ASSERT_EQ(checks.size(), 3U);
+  EXPECT_EQ(checks[0].asked.bits_per_second, 20e6);
+  EXPECT_EQ(checks[1].asked.bits_per_second, 20e6);
+  EXPECT_EQ(checks[2].asked.bits_per_second, 100e6);
+  expect_rates_within_a_tenth(network, phase);
+}
+
+TEST_F(NetworkTest, ChangesRatesAtAnyTime) {
+  Network network(2);
+  for (const char* rate : {"50mbit", "10mbit", "unlimited", "20mbit"}) {
+    const Phase phase = phase_of(rate, 2);
+    network.set_rates(phase);
+    if (phase.host(0).unlimited()) {
+      EXPECT_GT(check_links(network, phase)[0].measured, 100e6);
+    } else {
+      expect_rates_within_a_tenth(network, phase);
+    }
+  }
+}
+
+TEST_F(NetworkTest, AHostKnowsItsNameAndSeesOnlyItsOwnInterface) {
+  const Network network(2);
+  Tool tool = tool_for({"/bin/sh", "-c", "uname -n; ip -o link | wc -l; ip -o -4 addr show eth0"});
+  tool.prepare = [&] { return network.enter(1); };
+  const ToolResult result = run_tool(tool);
+  EXPECT_EQ(result.code, 0) << result.errors;
+  EXPECT_TRUE(result.output.starts_with("10.0.0.2\n2\n")) << result.output;
+  EXPECT_NE(result.output.find("inet 10.0.0.2/16"), std::string::npos) << result.output;
+}
+
+TEST_F(NetworkTest, HasAnAddressForEveryHost) {
+  std::vector<std::string> addresses;
+  for (int host = 0; host < 600; ++host) addresses.push_back(Network::address(host));
+  std::sort(addresses.begin(), addresses.end());
+  EXPECT_EQ(std::unique(addresses.begin(), addresses.end()), addresses.end());
+}
+
+TEST_F(NetworkTest, LeavesNothingOpen) {
+  const std::size_t before = open_descriptors();
+  { const Network network(4); }
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+class RunTest : public NetworkTest {
+ protected:
+  RunEnd run(
+      const std::string& script, const std::string& rates = "unlimited", const std::function<void()>& tick = [] {}) {
+    RunSpec spec;
+    spec.command = {"/bin/sh", "-c", script};
+    spec.environment = cli::own_environment();
+    spec.environment["OUT"] = folder_.path();
+    spec.folder = folder_.path();
+    spec.time_limit = time_limit_;
+    return execute(spec, network_, parse_rates(rates, 2)[0], signals_, tick);
+  }
+  std::string log(int rank) const { return train::read_file(folder_.path() / fmt::format("worker-{}.log", rank)); }
+
+  void expect_nobody_left() const {
+    for (int i = 0; i < 200 && !network_.processes().empty(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_TRUE(network_.processes().empty());
+  }
+
+  const train::TemporaryFolder folder_{testing::TempDir()};
+  Network network_{World::allowed ? 2 : 0};
+  const cli::SignalQueue signals_;
+  std::chrono::seconds time_limit_{100};
+};
+
+TEST_F(RunTest, TellsEveryWorkerItsPlace) {
+  const RunEnd end = run("echo $RANK of $WORLD_SIZE at $(uname -n), $MASTER_ADDR:$MASTER_PORT by $GLOO_SOCKET_IFNAME");
+  EXPECT_EQ(end.kind, RunEnd::Kind::kDone) << end.why;
+  EXPECT_EQ(log(0), "0 of 2 at 10.0.0.1, 10.0.0.1:29500 by eth0\n");
+  EXPECT_EQ(log(1), "1 of 2 at 10.0.0.2, 10.0.0.1:29500 by eth0\n");
+}
+
+TEST_F(RunTest, EndsTheOthersWhenOneFails) {
+  const RunEnd end = run("test $RANK = 0 && exec sleep 1000; echo too bad >&2; exit 3");
+  EXPECT_EQ(end.kind, RunEnd::Kind::kFailed);
+  EXPECT_NE(end.why.find("worker 1 ended with exit code 3"), std::string::npos) << end.why;
+  EXPECT_NE(end.why.find("too bad"), std::string::npos) << end.why;
+  expect_nobody_left();
+}
+
+TEST_F(RunTest, EndsWhatAWorkerLeftBehind) {
+  const RunEnd end = run("setsid sleep 1000 > /dev/null 2>&1 & exit 0");
+  EXPECT_EQ(end.kind, RunEnd::Kind::kDone) << end.why;
+  expect_nobody_left();
+}
+
+TEST_F(RunTest, IsGivenUpAfterItsTime) {
+  time_limit_ = std::chrono::seconds(1);
+  const RunEnd end = run("exec sleep 1000");
+  EXPECT_EQ(end.kind, RunEnd::Kind::kFailed);
+  EXPECT_NE(end.why.find("longer than 1 s"), std::string::npos) << end.why;
+  expect_nobody_left();
+}
+
+TEST_F(RunTest, StopsAtASignal) {
+  const RunEnd end = run("exec sleep 1000", "unlimited", [] { kill(getpid(), SIGINT); });
+  EXPECT_EQ(end.kind, RunEnd::Kind::kStopped);
+  EXPECT_EQ(end.signal, SIGINT);
+  expect_nobody_left();
+  while (signals_.next()) {  // the last tick's
+  }
+}
+
+TEST_F(RunTest, ChangesTheRatesOnTheClockOfItsSteps) {
+  const RunEnd end =
+      run("sleep 0.5; test $RANK = 0 && echo '{\"step\":1,\"wall_seconds\":7}' > $OUT/metrics.jsonl; sleep 1.5",
+          "100mbit/300ms/10mbit:20mbit/300ms/unlimited");
+  EXPECT_EQ(end.kind, RunEnd::Kind::kDone) << end.why;
+  ASSERT_EQ(end.changes.size(), 2U);
+  EXPECT_GE(end.changes[0].wall_seconds, 7.3);
+  EXPECT_GE(end.changes[1].wall_seconds, 7.6);
+  EXPECT_EQ(end.changes[1].phase, 2U);
+}
+
+}  // namespace
+}  // namespace co2::lab
