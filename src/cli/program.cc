@@ -70,6 +70,7 @@ int parse_and_run(const std::vector<std::string>& arguments) {
   add_train(program);
   add_launch(program);
   add_lab(program);
+  add_doctor(program);
   for (CLI::App* sub : app.get_subcommands({})) {
     sub->allow_extras();
     sub->group("Commands");

@@ -64,7 +64,7 @@ int threads_of(const Machine& machine) {
 
 bool oversubscribed(const Machine& machine) { return threads_of(machine) > cores_of(machine) + 1e-9; }
 
-std::string gigabytes(double bytes) { return fmt::format("{:.1f} GB", bytes / 1e9); }
+std::string gigabytes(double bytes) { return fmt::format("{:.3g} GB", bytes / 1e9); }
 
 /// The machine that `each` for every worker fills most.
 struct Room {
@@ -87,9 +87,10 @@ Room tightest(const std::vector<Machine>& machines, double each) {
 
 std::string in_words(const Room& room, double each) {
   const std::size_t count = room.machine->size();
-  const std::string& host = (*room.machine)[0]->host;
-  return fmt::format("{} worker{} of {} need {}, {} has {} available", count, count == 1 ? "" : "s", gigabytes(each),
-                     gigabytes(room.needed), host, gigabytes(room.available));
+  const std::string need =
+      count == 1 ? fmt::format("1 worker needs {}", gigabytes(each))
+                 : fmt::format("{} workers of {} need {}", count, gigabytes(each), gigabytes(room.needed));
+  return fmt::format("{}, {} has {} available", need, (*room.machine)[0]->host, gigabytes(room.available));
 }
 
 /// The values of a field, each once, if there is more than one.
@@ -153,10 +154,9 @@ Check check_blas(const Workers& workers) {
       return {"blas", Level::kOk, finding + ": not judged, the threads compete for cores", ""};
     }
   }
-  return {
-      "blas", Level::kWarn, finding,
-      "its kernels may be for another processor: with OpenBLAS set OPENBLAS_CORETYPE (SKYLAKEX, HASWELL, ZEN), with "
-      "MKL unset MKL_ENABLE_INSTRUCTIONS, or install PyTorch's own LibTorch"};
+  return {"blas", Level::kWarn, finding,
+          "its kernels may be for another processor: set OPENBLAS_CORETYPE (SKYLAKEX, HASWELL, ZEN), unset MKL_CBWR "
+          "and MKL_ENABLE_INSTRUCTIONS, or take PyTorch's own LibTorch"};
 }
 
 Check check_interface(const Workers& workers, const NetworkFacts& network) {

@@ -38,8 +38,8 @@ Recommendation recommend(const Situation& s, const Recipe& recipe) {
 
 std::string in_words(const Recommendation& r, const Situation& s, const Recipe& recipe) {
   const double round = r.plan.local_steps * s.step;
-  std::string text = fmt::format("--local-steps {} (what auto starts with), {} fragment{}: ", r.plan.local_steps,
-                                 r.plan.fragments, r.plan.fragments == 1 ? "" : "s");
+  std::string text = fmt::format("--local-steps {}, {} fragment{}: ", r.plan.local_steps, r.plan.fragments,
+                                 r.plan.fragments == 1 ? "" : "s");
   if (!r.bounded) {
     return text + fmt::format("the transfer takes {:.0f} % of a round, exchanges cost {:.1f} % of the time",
                               100 * divided(s.transfer, round), 100 * r.cost_share);

@@ -2,6 +2,8 @@
 
 import json
 import os
+import pathlib
+import platform
 import re
 import signal
 import socket
@@ -95,14 +97,12 @@ def test_shared_cores_are_warned_of():
 
 
 def test_a_library_on_old_kernels_is_found():
-    slow = report("--workers", 1, "--threads", 1, env=environment(MKL_ENABLE_INSTRUCTIONS="SSE4_2"))
-    if slow["workers"][0]["blas"] != "mkl":
-        pytest.skip("LibTorch is not built with MKL here")
-    share = slow["workers"][0]["product_flops"] / slow["workers"][0]["multiply_add_flops"]
-    expected = "WARN" if share < 0.35 else "OK"
-    assert check(slow, "blas")["level"] == expected
-    fast = report("--workers", 1, "--threads", 1)["workers"][0]
-    assert share < fast["product_flops"] / fast["multiply_add_flops"]
+    found = report("--workers", 1, "--threads", 1, env=environment(MKL_CBWR="COMPATIBLE"))  # kernels of twenty years ago
+    [worker] = found["workers"]
+    if worker["blas"] != "mkl" or platform.machine() != "x86_64":
+        pytest.skip("the test knows how to slow down MKL only")
+    assert check(found, "blas")["level"] == "WARN", worker
+    assert "OPENBLAS_CORETYPE" in check(found, "blas")["advice"]
 
 
 @pytest.mark.parametrize("arguments, parts", [
@@ -124,9 +124,11 @@ def test_bad_input(arguments, parts):
 
 
 def test_a_model_that_does_not_fit_is_refused_before_it_is_made():
-    result = co2("doctor", "--workers", 64, "--model", "xl", "--json")
-    if result.returncode == 0:
-        pytest.skip("this machine has room for 64 large models")
+    available = 1024 * int(re.search(r"MemAvailable:\s+(\d+)", pathlib.Path("/proc/meminfo").read_text())[1])
+    workers = available // 37_000_000_000 + 1  # 24 bytes for each of 1.5 G parameters
+    if workers > 8:
+        pytest.skip("this machine has room for many large models")
+    result = co2("doctor", "--workers", max(workers, 2), "--model", "xl", "--json")
     assert result.returncode == 3, result.stderr
     found = json.loads(result.stdout)
     assert check(found, "memory")["level"] == "FAIL" and found["failed"] is True
@@ -200,7 +202,7 @@ echo "exit codes $first $?" >&2
 def between_namespaces(interface, folder):
     """Rank 0 in one network namespace and rank 1 in another, which uses that interface."""
     env = job(0, 29533, "10.99.0.1", CO2=CO2)
-    probe = subprocess.run(["unshare", "-rn", "ip", "link", "add", "a", "type", "veth", "peer", "name", "b"],
+    probe = subprocess.run(["unshare", "-rn", "ip", "link", "add", "near", "type", "veth", "peer", "name", "far"],
                            capture_output=True, text=True)
     if probe.returncode != 0:
         pytest.skip(f"no network namespaces here: {probe.stderr.strip()}")
