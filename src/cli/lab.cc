@@ -50,7 +50,7 @@ struct LabFlags {
   std::string out;
   std::string json;
   std::string svg;
-  std::vector<std::string> train{"--steps", "100", "--eval-every", "0", "--sample-bytes", "0"};
+  std::vector<std::string> train{"--steps", "60", "--eval-every", "0", "--sample-bytes", "0"};
 };
 
 void require(const char* flag, double value, double lowest, double highest) {
@@ -145,7 +145,7 @@ void add_lab(Program& program) {
         ->group(training);
   };
   pass("--local-steps", "τ: a number, or auto", "N");
-  pass("--steps", "Optimizer steps of each worker (default: 100)", "N");
+  pass("--steps", "Optimizer steps of each worker (default: 60)", "N");
   pass("--model", "Size of the model", "NAME");
   pass("--corpus", "Text to train on", "NAME");
   pass("--batch", "Samples per worker and step", "N");

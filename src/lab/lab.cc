@@ -140,8 +140,9 @@ class Lab {
       Network network(options_.workers);
       network.set_rates(scenario.phases[0]);
       record.links = check_links(network, scenario.phases[0]);
-      const auto steps = spec.command.empty() ? 0 : item.config["steps"].get<long>();
-      record.end = execute(spec, network, scenario, signals, [&] { status.update(progress(record.folder, steps)); });
+      const auto steps = item.config["steps"].get<long>();
+      record.end = execute(spec, network, scenario, signals,
+                           [&] { status.update([&] { return progress(record.folder, steps); }); });
       if (record.end.kind == RunEnd::Kind::kDone) record.figures = read_figures(record.folder);
     } catch (const Error& error) {
       record.end.kind = RunEnd::Kind::kFailed;
@@ -183,13 +184,16 @@ class Lab {
     return spec;
   }
 
+  /// From the last whole line of the metrics, which may be a long file.
   static std::string progress(const std::filesystem::path& folder, long steps) {
-    std::ifstream file(folder / "metrics.jsonl");
+    constexpr std::streamoff kTail = 4096;
+    std::ifstream file(folder / "metrics.jsonl", std::ios::ate);
+    if (!file || file.tellg() <= 0) return "starting";
+    file.seekg(std::max<std::streamoff>(0, file.tellg() - std::streampos(kTail)));
     std::string line, last;
     while (std::getline(file, line) && !file.eof()) last = line;
     const auto json = nlohmann::json::parse(last, nullptr, false);
-    if (!json.is_object() || !json.contains("step")) return "starting";
-    return fmt::format("step {}/{}", json["step"].get<long>(), steps);
+    return json.is_object() && json.contains("step") ? fmt::format("step {}/{}", json["step"].get<long>(), steps) : "";
   }
 
   static std::string outcome(const RunRecord& record) {

@@ -52,7 +52,7 @@ void Peers::check(const nlohmann::ordered_json& config, const std::filesystem::p
   tool.timeout = kCheckTime;
   const ToolResult result = run_tool(tool);
   if (result.code == 0) return;
-  throw DataError(fmt::format("the peers' model is not ours, so that nothing can be compared: {}",
+  throw DataError(fmt::format("the check that the peers train our model failed, so that nothing can be compared: {}",
                               last_lines(result.output + result.errors, 8)));
 }
 

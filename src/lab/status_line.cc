@@ -31,7 +31,8 @@ void StatusLine::begin(const std::string& what) {
   ++run_;
   what_ = what;
   begin_ = std::chrono::steady_clock::now();
-  update("");
+  shown_ = {};
+  update([] { return std::string(); });
 }
 
 double StatusLine::seconds_left(double elapsed) const {
@@ -46,11 +47,14 @@ double StatusLine::seconds_left(double elapsed) const {
   return std::max(0.0, left);
 }
 
-void StatusLine::update(const std::string& progress) {
-  if (!terminal_) return;
-  const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+void StatusLine::update(const std::function<std::string()>& progress) {
+  constexpr std::chrono::milliseconds kPause{500};  // the cores are for the training
+  const auto now = std::chrono::steady_clock::now();
+  if (!terminal_ || now - shown_ < kPause) return;
+  shown_ = now;
+  const double elapsed = std::chrono::duration<double>(now - begin_).count();
   std::string line = fmt::format("run {}/{}  {}  {}", run_, kinds_.size(), what_, minutes(elapsed));
-  if (!progress.empty()) line += "  " + progress;
+  if (const std::string text = progress(); !text.empty()) line += "  " + text;
   const double left = seconds_left(elapsed);
   if (std::isfinite(left)) line += fmt::format("  about {} left", minutes(left));
   fmt::print(stderr, "\r\033[K{}", line);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,10 +18,11 @@ class StatusLine {
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
 
-  void begin(const std::string& what);       ///< the next run
-  void update(const std::string& progress);  ///< while it runs
-  void end(const std::string& outcome);      ///< stays on the screen
-  void say(const std::string& text);         ///< lines above
+  void begin(const std::string& what);  ///< the next run
+  /// While it runs, as often as you like. `progress` is asked only when there is something to show and somebody to see.
+  void update(const std::function<std::string()>& progress);
+  void end(const std::string& outcome);  ///< stays on the screen
+  void say(const std::string& text);     ///< lines above
 
  private:
   double seconds_left(double elapsed) const;  ///< NaN: nobody knows
@@ -32,6 +34,7 @@ class StatusLine {
   std::string what_;
   std::map<std::string, double> seconds_;  // of the newest run of each kind
   std::chrono::steady_clock::time_point begin_;
+  std::chrono::steady_clock::time_point shown_;
 };
 
 }  // namespace co2::lab
