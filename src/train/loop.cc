@@ -155,8 +155,12 @@ class Run {
         resume_clock();
       }
     }
-    sync_->finish();
     pause_clock();
+    // Once per run, however long it is: apart from the figures of training, which would otherwise depend on its length.
+    during_training_ = sync_->trace().total();
+    const Clock::time_point trained = Clock::now();
+    sync_->finish();
+    result_.final_exchange_seconds = seconds_since(trained);
     channel.drain();
 
     // An interrupted run has taken fewer steps than were planned: the share is of those.
@@ -211,11 +215,18 @@ class Run {
   void warn_if_bounded() {
     const Pace pace = sync_->pace();
     if (!pace.bounded || std::exchange(warned_of_bound_, true) || !speaks()) return;
+    const double round = pace.local_steps * pace.step_seconds;
+    if (pace.transfer_seconds < round) {
+      screen_->message(fmt::format(
+          "exchanges take {:.1f} % of the computation with {} local steps, the most that are allowed: raise "
+          "--max-local-steps, or use --wire bfloat16",
+          100 * pace.cost_seconds / round, pace.local_steps));
+      return;
+    }
     screen_->message(fmt::format(
         "this network is too slow to hide an exchange behind {} steps (max-local-steps): it takes {:.1f} s, {} steps "
         "take {:.1f} s. About {:.0f} Mbit/s would be needed; or raise --max-local-steps, or use --wire bfloat16",
-        pace.local_steps, pace.transfer_seconds, pace.local_steps, pace.local_steps * pace.step_seconds,
-        pace.bits_per_second_needed / 1e6));
+        pace.local_steps, pace.transfer_seconds, pace.local_steps, round, pace.bits_per_second_needed / 1e6));
   }
 
   void record(double validation_loss) {
@@ -262,13 +273,12 @@ class Run {
 
   void collect_figures() {
     const auto& trace = sync_->trace();
-    const auto communication = trace.total();
     const WorkerFigures mine{
-        .transfer_seconds = communication.transfer_seconds,
-        .exposed_seconds = communication.exposed_seconds,
+        .transfer_seconds = during_training_.transfer_seconds,
+        .exposed_seconds = during_training_.exposed_seconds,
         .compute_seconds = trace.seconds(SpanKind::kCompute),
         .outer_seconds = trace.seconds(SpanKind::kOuter),
-        .bytes_sent = communication.bytes,
+        .bytes_sent = during_training_.bytes,
         .outer_state_bytes = sync_->outer_state_bytes(),
         .peak_megabytes = peak_resident_megabytes(),
         .threads = at::get_num_threads(),
@@ -302,6 +312,7 @@ class Run {
   std::optional<Synchronizer> sync_;
 
   RunResult result_;
+  Overlap during_training_;
   Metrics latest_{.train_loss = RunResult::kUnknown};
   double rate_ = 0;
   bool warned_ = false;

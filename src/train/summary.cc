@@ -137,6 +137,7 @@ std::string summary_json(const RunResult& result) {
       {"units", result.units},
       {"units_per_second", result.units_per_second()},
       {"training_seconds", result.training_seconds},
+      {"final_exchange_seconds", result.final_exchange_seconds},
       {"wall_seconds", result.wall_seconds},
       {"transfer_seconds", result.transfer_seconds()},
       {"exposed_seconds", result.exposed_seconds()},
@@ -182,6 +183,9 @@ std::string format_summary(const RunResult& result) {
                   human_bytes(result.bytes_per_worker()), human_bytes(result.bytes_per_worker() / steps)));
   row("exposed", fmt::format("{:.2f} s", result.exposed_seconds()));
   row("overlap", fmt::format("{:.1f} % of the communication was hidden", 100 * result.overlap()));
+  if (result.final_exchange_seconds > 0) {
+    row("final average", fmt::format("{:.2f} s, once, at the end", result.final_exchange_seconds));
+  }
   if (!result.workers.empty()) {
     const double peak = std::ranges::max(result.workers, {}, &WorkerFigures::peak_megabytes).peak_megabytes;
     row("memory", fmt::format("{:.0f} MB at most per worker, {} of it outer state", peak,

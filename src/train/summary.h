@@ -14,7 +14,7 @@ namespace co2::train {
 
 /// What one worker saw of the run.
 struct WorkerFigures {
-  double transfer_seconds = 0;  ///< time with a transfer under way
+  double transfer_seconds = 0;  ///< time with a transfer under way; like all of this, without the final exchange
   double exposed_seconds = 0;   ///< time that training waited for one
   double compute_seconds = 0;
   double outer_seconds = 0;  ///< launch and apply passes
@@ -44,9 +44,10 @@ struct RunResult {
   double validation_loss = kUnknown;  ///< of the final model
 
   std::int64_t steps = 0;
-  std::int64_t units = 0;       ///< over all workers
-  double training_seconds = 0;  ///< steps and the final exchange, without evaluations
-  double wall_seconds = 0;      ///< from the first worker's start to the last evaluation
+  std::int64_t units = 0;             ///< over all workers
+  double training_seconds = 0;        ///< of all steps, without evaluations
+  double final_exchange_seconds = 0;  ///< of finish(), after which all workers have the same model
+  double wall_seconds = 0;            ///< from the first worker's start to the last evaluation
   bool interrupted = false;
 
   std::vector<WorkerFigures> workers;  ///< by rank
