@@ -190,4 +190,37 @@ std::shared_ptr<Communicator> C10dGroups::make(const std::string& name) {
   }
 }
 
+struct StoreClient::Impl {
+  c10::intrusive_ptr<c10d::TCPStore> store;
+};
+
+StoreClient::StoreClient(const Rendezvous& r) : impl_(std::make_unique<Impl>()) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(r.port);
+  options.waitWorkers = false;
+  options.timeout = r.rendezvous_timeout;
+  try {
+    impl_->store = c10::make_intrusive<c10d::TCPStore>(r.host, options);
+  } catch (const std::exception& error) {
+    throw ClusterError(
+        fmt::format("rank {} lost the rendezvous at {}:{}: {}", r.rank, r.host, r.port, first_lines(error)));
+  }
+}
+
+StoreClient::~StoreClient() = default;
+StoreClient::StoreClient(StoreClient&&) noexcept = default;
+
+void StoreClient::set(const std::string& key, const std::string& text) {
+  impl_->store->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
+}
+
+std::optional<std::string> StoreClient::get(const std::string& key) {
+  try {
+    const auto bytes = impl_->store->get(key);
+    return std::string(bytes.begin(), bytes.end());
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace co2

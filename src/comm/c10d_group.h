@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace co2 {
@@ -21,6 +22,24 @@ struct Rendezvous {
   std::string address;        ///< this worker's own address, used if there is no interface
   std::chrono::milliseconds rendezvous_timeout{300'000};
   std::chrono::milliseconds collective_timeout{600'000};
+};
+
+/// One more client of a job's store, for workers that must talk before they can form a group. Every wait is bounded by
+/// the rendezvous timeout.
+class StoreClient {
+ public:
+  /// Throws ClusterError if the store is not there.
+  explicit StoreClient(const Rendezvous& rendezvous);
+  ~StoreClient();
+  StoreClient(StoreClient&&) noexcept;
+
+  void set(const std::string& key, const std::string& text);
+  /// Waits until somebody has set it; empty if nobody does in time.
+  std::optional<std::string> get(const std::string& key);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 /// The c10d backend: a TCP store, and process groups (Gloo) made through it. The only place that knows c10d.

@@ -6,7 +6,6 @@
 #include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
 #include <array>
@@ -118,24 +117,18 @@ struct Reach::Impl {
   Rendezvous rendezvous;
   std::string address;
   steady_clock::time_point deadline;
-  c10::intrusive_ptr<c10d::TCPStore> store;
+  StoreClient store;
 
   std::string key(const char* what, int rank) const {
     return fmt::format("co2-doctor/{}/{}/{}", rendezvous.generation, what, rank);
   }
 
-  void put(const char* what, const std::string& text) {
-    store->set(key(what, rendezvous.rank), std::vector<std::uint8_t>(text.begin(), text.end()));
-  }
+  void put(const char* what, const std::string& text) { store.set(key(what, rendezvous.rank), text); }
 
   std::string get(const char* what, int rank) {
-    try {
-      const auto bytes = store->get(key(what, rank));
-      return {bytes.begin(), bytes.end()};
-    } catch (const std::exception&) {
-      throw ClusterError(fmt::format("rank {} of {} has ended, or did not take part within {} s: look at its output",
-                                     rank, rendezvous.size, rendezvous.rendezvous_timeout.count() / 1000));
-    }
+    if (auto text = store.get(key(what, rank))) return *text;
+    throw ClusterError(fmt::format("rank {} of {} has ended, or did not take part within {} s: look at its output",
+                                   rank, rendezvous.size, rendezvous.rendezvous_timeout.count() / 1000));
   }
 
   /// Every worker's text, by rank.
@@ -148,19 +141,8 @@ struct Reach::Impl {
 };
 
 Reach::Reach(const Rendezvous& rendezvous, const std::string& own_address)
-    : impl_(std::make_unique<Impl>(
-          Impl{rendezvous, own_address, steady_clock::now() + rendezvous.rendezvous_timeout, {}})) {
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(rendezvous.port);
-  options.waitWorkers = false;
-  options.timeout = rendezvous.rendezvous_timeout;
-  try {
-    impl_->store = c10::make_intrusive<c10d::TCPStore>(rendezvous.host, options);
-  } catch (const std::exception& error) {
-    throw ClusterError(fmt::format("rank {} lost the rendezvous at {}:{}: {}", rendezvous.rank, rendezvous.host,
-                                   rendezvous.port, error.what()));
-  }
-}
+    : impl_(std::make_unique<Impl>(Impl{rendezvous, own_address, steady_clock::now() + rendezvous.rendezvous_timeout,
+                                        StoreClient(rendezvous)})) {}
 
 Reach::~Reach() = default;
 

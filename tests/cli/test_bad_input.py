@@ -147,7 +147,8 @@ def test_launch(arguments, code, parts):
 
 
 def test_print_config_is_accepted_again(tmp_path):
-    first = co2("train", "--print-config", "--strategy", "streaming-diloco", "--learning-rate", "0.003", "--workers", 3)
+    first = co2("train", "--print-config", "--strategy", "streaming-diloco", "--local-steps", 12,
+                "--learning-rate", "0.003", "--workers", 3)
     assert first.returncode == 0, first.stderr
     printed = json.loads(first.stdout)
     assert printed["learning_rate"] == 0.003 and printed["workers"] == 3
