@@ -20,7 +20,7 @@ Environment own_environment() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const auto equals = text.find('=');
-    if (equals == text.npos) continue;
+    if (equals == std::string_view::npos) continue;
     const std::string_view name = text.substr(0, equals);
     if (name.starts_with("OMPI_COMM_WORLD_") || name.starts_with("TORCHELASTIC_") || name.starts_with("SLURM_STEP_") ||
         name == "CO2_MASTER_LISTEN_FD") {

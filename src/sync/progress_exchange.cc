@@ -79,6 +79,7 @@ void ProgressExchange::cut(int count) {
   }
   old_fragments_ = std::exchange(fragments_, std::move(cut_now));
   old_pool_ = std::exchange(pool_, std::make_unique<MessagePool>(*wire_, recipe_.restart == Restart::kKeep));
+  if (old_pool_) old_pool_->release();
 }
 
 bool ProgressExchange::after_step(double samples, const std::vector<double>& rates, double compute_seconds) {
@@ -149,7 +150,9 @@ void ProgressExchange::launch_what_is_due(const Round& next, const std::vector<d
 void ProgressExchange::apply_what_is_due(const std::vector<double>& rates) {
   const auto due = [&](const Fragment& f) { return f.in_flight() && f.oldest_apply_step() == steps_; };
   for (Fragment& fragment : old_fragments_) {
-    if (due(fragment)) apply(fragment, *old_pool_, rates, false);
+    if (!due(fragment)) continue;
+    apply(fragment, *old_pool_, rates, false);
+    old_pool_->release();  // nothing is launched from it any more
   }
   for (Fragment& fragment : fragments_) {
     if (due(fragment)) apply(fragment, *pool_, rates, false);
