@@ -56,10 +56,10 @@ std::string why_no_namespaces(int error, const std::string& what) {
 }
 
 std::string why_not_configured(const std::string& program, const std::string& batch, const std::string& complaint) {
-  const bool unknown_kind = complaint.find("Unknown device type") != complaint.npos ||
-                            complaint.find("Operation not supported") != complaint.npos ||
-                            complaint.find("qdisc kind is unknown") != complaint.npos ||
-                            complaint.find("No such file or directory") != complaint.npos;
+  const bool unknown_kind = complaint.find("Unknown device type") != std::string::npos ||
+                            complaint.find("Operation not supported") != std::string::npos ||
+                            complaint.find("qdisc kind is unknown") != std::string::npos ||
+                            complaint.find("No such file or directory") != std::string::npos;
   if (unknown_kind && program == "tc") {
     return fmt::format(
         "the kernel can't limit rates: it lacks the token bucket filter (CONFIG_NET_SCH_TBF; as root: "

@@ -19,7 +19,7 @@ constexpr std::chrono::minutes kCheckTime{10};
 
 std::filesystem::path find_folder() {
   const char* named = std::getenv("CO2_PEERS");
-  const std::filesystem::path folder = named != nullptr && *named != '\0' ? named : CO2_SOURCE_DIR "/peers";
+  std::filesystem::path folder = named != nullptr && *named != '\0' ? named : CO2_SOURCE_DIR "/peers";
   if (std::filesystem::exists(folder / "train.py")) return folder;
   throw DataError(
       fmt::format("there are no peers in {}: set CO2_PEERS to the folder peers of co2's source tree, or leave "

@@ -25,7 +25,7 @@ std::vector<std::string> split(std::string_view text) {
   for (;;) {
     const auto comma = text.find(',');
     parts.emplace_back(text.substr(0, comma));
-    if (comma == text.npos) return parts;
+    if (comma == std::string::npos) return parts;
     text.remove_prefix(comma + 1);
   }
 }
@@ -40,11 +40,11 @@ long parse_steps(std::string_view text, const std::string& item) {
 Item parse_item(const std::string& text) {
   Item item{.label = text};
   std::string rest = text;
-  if (const auto at = rest.find('@'); at != rest.npos) {
+  if (const auto at = rest.find('@'); at != std::string::npos) {
     item.steps = parse_steps(std::string_view(rest).substr(at + 1), text);
     rest.resize(at);
   }
-  if (const auto plus = rest.find('+'); plus != rest.npos) {
+  if (const auto plus = rest.find('+'); plus != std::string::npos) {
     item.wire = rest.substr(plus + 1);
     if (item.wire.empty()) {
       throw OptionError(fmt::format("'{}' in --strategies: after + comes a wire format, as in co2+bfloat16", text));

@@ -30,7 +30,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   for (;;) {
     const auto at = text.find(separator);
     parts.push_back(text.substr(0, at));
-    if (at == text.npos) return parts;
+    if (at == std::string::npos) return parts;
     text.remove_prefix(at + 1);
   }
 }

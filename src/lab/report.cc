@@ -30,7 +30,7 @@ std::string processor() {
   std::string line;
   while (std::getline(file, line)) {
     const auto colon = line.find(": ");
-    if (line.starts_with("model name") && colon != line.npos) return line.substr(colon + 2);
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
   }
   return "unknown";
 }

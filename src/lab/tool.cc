@@ -87,12 +87,12 @@ ToolResult run_tool(const Tool& tool) {
 
 std::string last_lines(const std::string& text, int count) {
   auto end = text.find_last_not_of(" \r\n\t");
-  if (end == text.npos) return {};
+  if (end == std::string::npos) return {};
   ++end;
   auto begin = end;
   while (count > 0 && begin > 0) {
     const auto at = text.rfind('\n', begin - 1);
-    begin = at == text.npos ? 0 : at;
+    begin = at == std::string::npos ? 0 : at;
     --count;
   }
   if (text[begin] == '\n') ++begin;
