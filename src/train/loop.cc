@@ -61,6 +61,7 @@ class Run {
     result_.wall_seconds = seconds_since(origin_);
     record(result_.validation_loss);
     result_.recipe = sync_->recipe();  // with the τ that was in force at the end
+    result_.pace = sync_->pace();
     collect_figures();
     write_results();
     return result_;

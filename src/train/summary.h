@@ -1,6 +1,7 @@
 #pragma once
 
 #include <co2/options.h>
+#include <co2/synchronizer.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -35,6 +36,7 @@ struct RunResult {
   std::string unit;  ///< what the throughput counts
   std::int64_t parameters = 0;
   Recipe recipe;
+  Pace pace;  ///< at the end of training
   DataDescription data;
   std::string launcher;
 
