@@ -74,7 +74,10 @@ void expect_all_equal(const std::vector<Seen>& seen) {
   }
 }
 
-Options plain_average(Strategy strategy) { return {.strategy = strategy, .momentum = 0, .penalty = false, .clip = 0}; }
+/// Without a limit on what exchanges cost: on a busy machine that, not the wire, would decide about steps this short.
+Options plain_average(Strategy strategy) {
+  return {.strategy = strategy, .exchange_share = 1, .momentum = 0, .penalty = false, .clip = 0};
+}
 
 TEST(Adaptive, FollowsTheNetworkAndLosesNothingWhenThePlanChanges) {
   Wire wire;
