@@ -24,6 +24,8 @@ Examples:
   co2 train                                  a small GPT on this machine's cores
   co2 train --workers 4 --strategy ddp       the same, synchronously, for comparison
   co2 launch -n 2 -- python my_training.py   two processes of any program
+  co2 doctor                                 what this cluster can do, and what is wrong with it
+  co2 lab                                    strategies side by side on slow links, on this machine alone
 
 Exit codes: 0 success, 2 an option, 3 the cluster, 4 a file, 5 communication, 130 stopped by Ctrl-C.)";
 
