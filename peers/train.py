@@ -183,6 +183,7 @@ class Run:
             "local_steps": self.strategy.local_steps,
             "recipe": {"strategy": self.peer, "local_steps": self.strategy.local_steps, **self.strategy.describe()},
             "corpus": {"name": corpus.name, "sha256": corpus.sha256, "bytes": len(corpus.text)},
+            "pace": None,
             "per_worker": workers,
             "sample": "",
         }

@@ -37,12 +37,13 @@ void write_once(const char* path, const std::string& text) {
 }
 
 /// A token bucket that lets through what arrives between two interrupts of a slow timer, and a queue as deep as
-/// that of a usual router: in a shorter one, a burst from a faster host costs TCP a fifth of the link. The bucket holds
-/// at least one packet as the kernel hands it to a network card, 64 KiB: a smaller one would cut it up in software, and
-/// the receiver would wake up for every 1,500 bytes, which the merging in network cards spares real machines.
+/// that of a usual router: in a shorter one, a burst from a faster host costs TCP a fifth of the link. On all but slow
+/// links the bucket holds at least one packet as the kernel hands it to a network card, 64 KiB: a smaller one would cut
+/// it up in software, and the receiver would wake up for every 1,500 bytes, which network cards spare real machines by
+/// merging packets. (On a slow link a queue of a tenth of a second has no room for packets that large.)
 std::string bucket(Rate rate) {
   const double bytes = rate.bits_per_second / 8;
-  const auto burst = static_cast<long>(std::max(70.0 * 1024, bytes * 0.004));
+  const auto burst = static_cast<long>(std::max((bytes > 6e6 ? 70.0 : 8.0) * 1024, bytes * 0.004));
   const auto queue = static_cast<long>(std::max(256.0 * 1024, bytes * 0.1));
   return fmt::format("tbf rate {:.0f}bit burst {} limit {}", rate.bits_per_second, burst, queue + burst);
 }

@@ -43,7 +43,8 @@ def co2(*arguments) -> str:
 
 def write_config(folder: pathlib.Path, *arguments) -> pathlib.Path:
     path = folder / "config.json"
-    path.write_text(co2("--print-config", *WORKLOAD, "--corpus", write_corpus(folder), *arguments))
+    path.write_text(co2("--print-config", *WORKLOAD, "--local-steps", LOCAL_STEPS, "--corpus", write_corpus(folder),
+                        *arguments))
     return path
 
 
