@@ -72,7 +72,7 @@ def run_test(binary, test_filter):
                             timeout=LIMIT_SECONDS)
     if "[  PASSED  ] 0 tests" in result.stdout and "FAILED" not in result.stdout:
         sys.exit(f"{binary.name} has no test {test_filter}")
-    return result.returncode == 0, time.monotonic() - started
+    return result.returncode == 0, time.monotonic() - started, result.stdout + result.stderr
 
 
 def main():
@@ -81,24 +81,28 @@ def main():
     parser.add_argument("--only", help="run the defects whose name contains this")
     arguments = parser.parse_args()
     build = arguments.build.resolve()
-    unnoticed = []
+    failed = []
     defects = [d for d in sorted(HERE.glob("*.patch")) if not arguments.only or arguments.only in d.stem]
     for defect in defects:
         what, program, test_filter, source = read_defect(defect)
         original = next(build.glob(f"tests/*/{program}"))
-        passes, _ = run_test(original, test_filter)
+        passes, _, printed = run_test(original, test_filter)
+        if not passes:
+            print(f"BROKEN     {defect.stem}: {test_filter} fails without the defect:\n{printed}", flush=True)
+            failed.append(defect.stem)
+            continue
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             mutant = folder / program
             link(build, program, compile_with_defect(build, defect, source, folder), mutant)
-            passes_with_defect, seconds = run_test(mutant, test_filter)
-        noticed = passes and not passes_with_defect
+            passes_with_defect, seconds, _ = run_test(mutant, test_filter)
+        noticed = not passes_with_defect
         print(f"{'noticed  ' if noticed else 'UNNOTICED'}  {defect.stem}: {what} ({test_filter}, {seconds:.0f} s)",
               flush=True)
         if not noticed:
-            unnoticed.append(defect.stem)
-    print(f"{len(defects) - len(unnoticed)} passed, {len(unnoticed)} failed")
-    sys.exit(1 if unnoticed or not defects else 0)
+            failed.append(defect.stem)
+    print(f"{len(defects) - len(failed)} passed, {len(failed)} failed")
+    sys.exit(1 if failed or not defects else 0)
 
 
 if __name__ == "__main__":
