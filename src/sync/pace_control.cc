@@ -8,7 +8,9 @@ namespace co2 {
 
 namespace {
 
-constexpr std::size_t kRemembered = 3;  // a median of three ignores one spike, and follows a change after two rounds
+constexpr std::size_t kForHiding = 3;  // a median of three ignores one spike, and follows a change after two rounds
+constexpr std::size_t kForCost =
+    15;  // cycles of short rounds are measured badly, and a little more or less hurts nobody
 // A plan stays as long as the wanted τ is within these shares of it: measured times are never twice the same, and each
 // change costs a little. Too small a τ exposes the network, so that side is tighter, and within the margin.
 constexpr double kTooLarge = 0.7;
@@ -27,6 +29,8 @@ bool usable(const RoundTimes& t) {
          std::isfinite(t.cost);
 }
 
+double to_hide(const RoundTimes& times) { return PaceControl::kMargin * times.transfer / times.step; }
+
 }  // namespace
 
 PaceControl::PaceControl(const PaceLimits& limits, Plan start) : limits_(limits), plan_(start) {}
@@ -35,19 +39,25 @@ Plan PaceControl::next(const RoundTimes& times) {
   if (!usable(times)) return plan_;
   const bool first = recent_.empty();
   recent_.push_back(times);
-  if (recent_.size() > kRemembered) recent_.pop_front();
-  const auto typical = [&](double RoundTimes::*field) {
+  if (recent_.size() > kForCost) recent_.pop_front();
+  const auto typical = [&](double RoundTimes::*field, std::size_t rounds) {
     std::vector<double> values;
-    for (const RoundTimes& t : recent_) values.push_back(t.*field);
+    for (std::size_t i = recent_.size() - std::min(rounds, recent_.size()); i < recent_.size(); ++i) {
+      values.push_back(recent_[i].*field);
+    }
     return median(std::move(values));
   };
-  typical_ = {typical(&RoundTimes::step), typical(&RoundTimes::transfer), typical(&RoundTimes::cost)};
+  typical_ = {typical(&RoundTimes::step, kForHiding), typical(&RoundTimes::transfer, kForHiding),
+              typical(&RoundTimes::cost, kForCost)};
 
-  // Up as soon as the median says so; down only when every round that is remembered agrees, so that times that jump to
-  // and fro come to rest on the safe side.
-  const double typically = wanted_for(typical_);
-  double at_most = 0;
-  for (const RoundTimes& t : recent_) at_most = std::max(at_most, wanted_for(t));
+  // Up as soon as the median says so; down only when the last rounds agree, so that times that jump to and fro come to
+  // rest on the safe side.
+  const double to_afford = std::max(typical_.cost / (limits_.exchange_share * typical_.step), 1.0);
+  const double typically = std::max(to_hide(typical_), to_afford);
+  double at_most = to_afford;
+  for (std::size_t i = recent_.size() - std::min(kForHiding, recent_.size()); i < recent_.size(); ++i) {
+    at_most = std::max(at_most, to_hide(recent_[i]));
+  }
   bounded_ = typically > limits_.max_local_steps;
   const bool too_small = typically > kTooSmall * plan_.local_steps;
   const bool too_large = at_most < kTooLarge * plan_.local_steps;
@@ -63,12 +73,6 @@ Plan PaceControl::next(const RoundTimes& times) {
   if (rounded <= limits_.max_local_steps) local_steps = rounded;
   plan_ = {local_steps, fragments};
   return plan_;
-}
-
-double PaceControl::wanted_for(const RoundTimes& times) const {
-  const double to_hide = kMargin * times.transfer / times.step;
-  const double to_afford = times.cost / (limits_.exchange_share * times.step);
-  return std::max({to_hide, to_afford, 1.0});
 }
 
 int PaceControl::fragments_for(int local_steps) const {

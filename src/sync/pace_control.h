@@ -50,7 +50,6 @@ class PaceControl {
   double longest_hidden_transfer() const { return limits_.max_local_steps * typical_.step / kMargin; }
 
  private:
-  double wanted_for(const RoundTimes& times) const;
   int fragments_for(int local_steps) const;
 
   PaceLimits limits_;

@@ -48,16 +48,17 @@ void PaceMeter::probe() {
   const std::int64_t bytes = std::min(model_bytes, kProbeBytes);
   const at::Tensor chunk = at::zeros({bytes / 4});
   timed_all_reduce(*data_, chunk);  // connections that have been idle start slowly
-  const double cycles = data_->background_cpu_seconds();
+  const double cycles_before = cycles();
   const double transfer = timed_all_reduce(*data_, chunk);
   const double scale = static_cast<double>(model_bytes) / static_cast<double>(std::max<std::int64_t>(bytes, 1));
-  const double cost = cycles_count_ ? data_->background_cpu_seconds() - cycles : 0;
-  probed_ = {.step = 0, .transfer = latency_ + scale * std::max(transfer - latency_, 0.0), .cost = scale * cost};
+  launched_ = Clock::now();
+  cycles_before_ = cycles();
+  probed_ = {.step = 0,
+             .transfer = latency_ + scale * std::max(transfer - latency_, 0.0),
+             .cost = scale * (cycles_before_ - cycles_before)};
 }
 
-double PaceMeter::cost_so_far() const {
-  return trace_.seconds(SpanKind::kOuter) + (cycles_count_ ? data_->background_cpu_seconds() : 0);
-}
+double PaceMeter::cycles() const { return cycles_count_ ? data_->background_cpu_seconds() : 0; }
 
 void PaceMeter::launch() {
   RoundTimes mine;
@@ -66,19 +67,25 @@ void PaceMeter::launch() {
   std::nth_element(steps_.begin(), middle, steps_.end());
   mine.step = steps_.empty() ? 0 : *middle;
 
+  const Clock::time_point now = Clock::now();
+  const double elapsed = seconds(std::exchange(launched_, now), now);
   const double transfer = trace_.total().transfer_seconds;
-  const double cost = cost_so_far();
+  const double outer = trace_.seconds(SpanKind::kOuter);
+  const double cycles_now = cycles();
+  const double cycles_used = cycles_now - std::exchange(cycles_before_, cycles_now);
   if (probed_) {
     mine.transfer = probed_->transfer;
     mine.cost = probed_->cost;
     probed_.reset();
+    idle_ = elapsed > 0 ? cycles_used / elapsed : 0;  // nothing was exchanged yet
   } else if (exchanged_ > 0) {
     const double scale = static_cast<double>(elements_) / static_cast<double>(exchanged_);
     mine.transfer = scale * (transfer - transfer_before_);
-    mine.cost = scale * (cost - cost_before_);
+    // What the threads take in any case is not the exchange's: counted, it would make long rounds look costly.
+    mine.cost = scale * (outer - outer_before_ + std::max(cycles_used - idle_ * elapsed, 0.0));
   }
   transfer_before_ = transfer;
-  cost_before_ = cost;
+  outer_before_ = outer;
   exchanged_ = 0;
   steps_.clear();
 

@@ -36,7 +36,7 @@ class PaceMeter {
   std::optional<RoundTimes> agreed();
 
  private:
-  double cost_so_far() const;
+  double cycles() const;
 
   std::shared_ptr<Communicator> data_;
   std::shared_ptr<Communicator> control_;
@@ -49,8 +49,11 @@ class PaceMeter {
   std::optional<RoundTimes> probed_;
   std::vector<double> steps_;
   std::int64_t exchanged_ = 0;
+  Clock::time_point launched_;
   double transfer_before_ = 0;
-  double cost_before_ = 0;
+  double outer_before_ = 0;
+  double cycles_before_ = 0;
+  double idle_ = 0;  // seconds of the network stack's threads per second without an exchange: they poll
   at::Tensor payload_;
   WorkPtr work_;
 };

@@ -89,6 +89,17 @@ TEST(PaceControl, NoiseDoesNotChangeThePlan) {
   EXPECT_LE(changes(plans(control, times)), 2);
 }
 
+TEST(PaceControl, ACostThatIsMeasuredBadlyDoesNotMakeThePlanWander) {
+  std::mt19937 random(11);
+  std::uniform_real_distribution<double> noise(0.5, 1.5);  // what short rounds look like
+  PaceControl control(limits(), {12, 4});
+  std::vector<RoundTimes> times;
+  for (int i = 0; i < 500; ++i) times.push_back({kStep, 0.1 * kStep, 24 * 0.02 * kStep * noise(random)});
+  EXPECT_LE(changes(plans(control, times)), 25);
+  EXPECT_GE(control.plan().local_steps, 20);
+  EXPECT_LE(control.plan().local_steps, 36);
+}
+
 TEST(PaceControl, ASpikeDoesNotChangeThePlan) {
   PaceControl control(limits(), {12, 4});
   std::vector<RoundTimes> times(20, {kStep, 3.3, 0.08});
