@@ -1,5 +1,6 @@
 """Shows that the tests against known defects can fail: puts each defect into a copy of one source file, links the test
-program with it, and expects the defect's test to fail, and to pass without the defect.
+program with it, and expects the defect's test to fail. (That it passes without the defect is what the same test shows
+in the run of its own program.)
 
     python run.py BUILD_DIR [--only NAME]
 
@@ -72,7 +73,7 @@ def run_test(binary, test_filter):
                             timeout=LIMIT_SECONDS)
     if "[  PASSED  ] 0 tests" in result.stdout and "FAILED" not in result.stdout:
         sys.exit(f"{binary.name} has no test {test_filter}")
-    return result.returncode == 0, time.monotonic() - started, result.stdout + result.stderr
+    return result.returncode == 0, time.monotonic() - started
 
 
 def main():
@@ -85,21 +86,14 @@ def main():
     defects = [d for d in sorted(HERE.glob("*.patch")) if not arguments.only or arguments.only in d.stem]
     for defect in defects:
         what, program, test_filter, source = read_defect(defect)
-        original = next(build.glob(f"tests/*/{program}"))
-        passes, _, printed = run_test(original, test_filter)
-        if not passes:
-            print(f"BROKEN     {defect.stem}: {test_filter} fails without the defect:\n{printed}", flush=True)
-            failed.append(defect.stem)
-            continue
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             mutant = folder / program
             link(build, program, compile_with_defect(build, defect, source, folder), mutant)
-            passes_with_defect, seconds, _ = run_test(mutant, test_filter)
-        noticed = not passes_with_defect
-        print(f"{'noticed  ' if noticed else 'UNNOTICED'}  {defect.stem}: {what} ({test_filter}, {seconds:.0f} s)",
+            passes, seconds = run_test(mutant, test_filter)
+        print(f"{'UNNOTICED' if passes else 'noticed  '}  {defect.stem}: {what} ({test_filter}, {seconds:.0f} s)",
               flush=True)
-        if not noticed:
+        if passes:
             failed.append(defect.stem)
     print(f"{len(defects) - len(failed)} passed, {len(failed)} failed")
     sys.exit(1 if failed or not defects else 0)
