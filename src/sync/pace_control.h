@@ -38,6 +38,8 @@ class PaceControl {
 
   PaceControl(const PaceLimits& limits, Plan start);
 
+  /// The first plan, from a guess: the first measurement replaces it.
+  Plan guess(const RoundTimes& times);
   /// The plan for a round, given what was measured in an earlier one.
   Plan next(const RoundTimes& times);
 

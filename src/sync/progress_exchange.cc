@@ -112,7 +112,7 @@ void ProgressExchange::measure_first_steps() {
                           .exchange_share = recipe_.exchange_share,
                           .latency = meter_->latency()};
   control_.emplace(limits, Plan{round_.local_steps, round_.fragments});
-  const Plan plan = control_->next(*times);
+  const Plan plan = control_->guess(*times);
   begin({.number = 0, .begin = steps_, .local_steps = plan.local_steps, .fragments = plan.fragments});
 }
 

@@ -80,6 +80,16 @@ TEST(PaceControl, AFixedNumberOfFragmentsIsLeftAlone) {
   }
 }
 
+TEST(PaceControl, TheFirstMeasurementReplacesTheGuess) {
+  for (const double guessed : {0.3, 30.0}) {
+    PaceControl control(limits(), {12, 4});
+    control.guess({kStep, guessed, 0.001});
+    const Plan plan = control.next({kStep, 3.3, 0.001});
+    EXPECT_GE(plan.local_steps * kStep, PaceControl::kMargin * 3.3);
+    EXPECT_LT((plan.local_steps - plan.fragments) * kStep, PaceControl::kMargin * 3.3);
+  }
+}
+
 TEST(PaceControl, NoiseDoesNotChangeThePlan) {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> noise(0.92, 1.08);
