@@ -46,6 +46,10 @@ class Cluster {
   /// call: all ranks ask for the same names in the same order.
   std::shared_ptr<Communicator> communicator(const std::string& name) const;
 
+  /// The same for some of the workers, this one among them: `ranks` in the order that they have in the group. All
+  /// workers ask for the same names in the same order; those that name the same ranks meet.
+  std::shared_ptr<Communicator> communicator(const std::string& name, const std::vector<int>& ranks) const;
+
   struct Impl;
   explicit Cluster(std::shared_ptr<Impl> impl);
 

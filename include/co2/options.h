@@ -62,6 +62,8 @@ struct Options {
   Wire wire = Wire::kPlain;
   int accumulation_steps = 1;            ///< backward passes per step(); `ddp` sends after the last one, >= 1
   std::int64_t bucket_bytes = 25 << 20;  ///< largest single collective, 1 KiB..1 GiB
+  int island_size = 1;                   ///< K: workers that share gradients in every step; K divides their number
+  int zero = 0;  ///< ZeRO inside an island: 1 shards the inner optimizer's state, 2 the gradients too, 0..2
 };
 
 /// An Options with every blank filled in and checked: what the mechanism runs on.
@@ -89,6 +91,8 @@ struct Recipe {
   Wire wire = Wire::kPlain;
   int accumulation_steps = 1;
   std::int64_t bucket_bytes = 25 << 20;
+  int island_size = 1;
+  int zero = 0;
 };
 
 /// Fills in the strategy's values and checks all of it; throws OptionError that names the option, value and range.

@@ -77,7 +77,12 @@ class Synchronizer {
   Pace pace() const;
   Trace& trace();
 
-  /// The flat buffers: live parameters, and the consensus that all workers share (`none` and `ddp`: the live ones).
+  /// Scales the gradients down to a 2-norm of at most `max_norm` over the whole model, whoever holds which part of
+  /// them; returns the norm before. Collective in an island, and made for before_inner_step().
+  double clip_gradients(double max_norm);
+
+  /// The flat buffers: live parameters, and the consensus that all islands share (`none` and `ddp`: the live ones). In
+  /// islands of several workers the consensus is that of this worker's shard.
   const at::Tensor& live() const;
   const at::Tensor& consensus() const;
   /// Bytes of outer state that this worker holds: consensus, momentum, and buffers in flight.

@@ -253,6 +253,14 @@ void add_sync(std::vector<TrainOption>& options) {
                           CO2_FIELD(sync.accumulation_steps)));
   options.push_back(
       whole("bucket-bytes", group, 1024, 1 << 30, "Largest single collective, in bytes", CO2_FIELD(sync.bucket_bytes)));
+  options.push_back(
+      whole("island-size", group, 1, 1'000'000,
+            "K: workers that share gradients in every step, over a fast network; the strategy is for what "
+            "is between islands",
+            CO2_FIELD(sync.island_size)));
+  options.push_back(whole("zero", group, 0, 2,
+                          "ZeRO inside an island: 1 shards the optimizer's state, 2 the gradients too",
+                          CO2_FIELD(sync.zero)));
 }
 
 void add_cluster(std::vector<TrainOption>& options) {

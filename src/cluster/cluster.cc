@@ -1,9 +1,12 @@
 #include <co2/cluster.h>
 #include <co2/error.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
+#include <numeric>
 
 #include "cluster/environment.h"
 #include "comm/c10d_group.h"
@@ -16,17 +19,17 @@ namespace {
 /// Groups of workers that are threads, by name: the first rank to ask makes one, the others join it.
 class InProcessHub {
  public:
-  InProcessHub(int size, std::function<void()> before_collective)
-      : size_(size), before_collective_(std::move(before_collective)) {}
+  explicit InProcessHub(std::function<void()> before_collective) : before_collective_(std::move(before_collective)) {}
 
-  std::shared_ptr<Communicator> join(const std::string& name, int rank) {
+  std::shared_ptr<Communicator> join(const std::string& name, const std::vector<int>& ranks, int place_in_group) {
+    const auto size = static_cast<int>(ranks.size());
     const std::lock_guard lock(mutex_);
-    auto [place, added] = groups_.try_emplace(name);
-    if (added) place->second = {std::make_shared<InProcessGroup>(size_, before_collective_), 0};
+    auto [place, added] = groups_.try_emplace({name, ranks});
+    if (added) place->second = {std::make_shared<InProcessGroup>(size, before_collective_), 0};
     Entry& entry = place->second;
-    auto communicator = entry.group->join(rank);
+    auto communicator = entry.group->join(place_in_group);
     // The group then lives as long as its members.
-    if (++entry.joined == size_) groups_.erase(place);
+    if (++entry.joined == size) groups_.erase(place);
     return communicator;
   }
 
@@ -35,10 +38,9 @@ class InProcessHub {
     std::shared_ptr<InProcessGroup> group;
     int joined = 0;
   };
-  const int size_;
   const std::function<void()> before_collective_;
   std::mutex mutex_;
-  std::map<std::string, Entry> groups_;
+  std::map<std::pair<std::string, std::vector<int>>, Entry> groups_;
 };
 
 }  // namespace
@@ -49,7 +51,8 @@ struct Cluster::Impl {
   int size = 1;
   int local_rank = 0;
   int local_size = 1;
-  std::function<std::shared_ptr<Communicator>(const std::string&)> make_communicator;
+  /// name, the ranks of the group, this worker's place among them
+  std::function<std::shared_ptr<Communicator>(const std::string&, const std::vector<int>&, int)> make_communicator;
 };
 
 Cluster::Cluster(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -64,13 +67,13 @@ Cluster Cluster::from_environment(const ClusterOptions& options) {
   impl->local_rank = placement.local_rank;
   impl->local_size = placement.local_size;
   if (r.size == 1) {
-    auto hub = std::make_shared<InProcessHub>(1, nullptr);
-    impl->make_communicator = [hub](const std::string& name) { return hub->join(name, 0); };
+    auto hub = std::make_shared<InProcessHub>(nullptr);
+    impl->make_communicator = [hub](const auto&... which) { return hub->join(which...); };
     return Cluster(std::move(impl));
   }
   if (r.interface.empty()) r.address = local_address_towards(r.host);
   auto groups = std::make_shared<C10dGroups>(r);
-  impl->make_communicator = [groups](const std::string& name) { return groups->make(name); };
+  impl->make_communicator = [groups](const auto&... which) { return groups->make(which...); };
   return Cluster(std::move(impl));
 }
 
@@ -82,14 +85,14 @@ Cluster Cluster::alone() {
 
 std::vector<Cluster> Cluster::in_process(int size, std::function<void()> before_collective) {
   if (size < 1) throw OptionError(fmt::format("workers = {} is not allowed: it must be at least 1", size));
-  auto hub = std::make_shared<InProcessHub>(size, std::move(before_collective));
+  auto hub = std::make_shared<InProcessHub>(std::move(before_collective));
   std::vector<Cluster> clusters;
   for (int rank = 0; rank < size; ++rank) {
     auto impl = std::make_shared<Impl>();
     impl->launcher = "in-process";
     impl->rank = impl->local_rank = rank;
     impl->size = impl->local_size = size;
-    impl->make_communicator = [hub, rank](const std::string& name) { return hub->join(name, rank); };
+    impl->make_communicator = [hub](const auto&... which) { return hub->join(which...); };
     clusters.emplace_back(Cluster(std::move(impl)));
   }
   return clusters;
@@ -102,7 +105,21 @@ int Cluster::local_size() const { return impl_->local_size; }
 const std::string& Cluster::launcher() const { return impl_->launcher; }
 
 std::shared_ptr<Communicator> Cluster::communicator(const std::string& name) const {
-  return impl_->make_communicator(name);
+  std::vector<int> all(static_cast<std::size_t>(size()));
+  std::iota(all.begin(), all.end(), 0);
+  return communicator(name, all);
+}
+
+std::shared_ptr<Communicator> Cluster::communicator(const std::string& name, const std::vector<int>& ranks) const {
+  const auto mine = std::find(ranks.begin(), ranks.end(), rank());
+  for (const int r : ranks) {
+    if (mine != ranks.end() && r >= 0 && r < size() && std::count(ranks.begin(), ranks.end(), r) == 1) continue;
+    throw OptionError(
+        fmt::format("ranks = {} is not allowed for the group {} of rank {}: they must be different, from 0 "
+                    "to {}, and include the worker itself",
+                    fmt::join(ranks, ","), name, rank(), size() - 1));
+  }
+  return impl_->make_communicator(name, ranks, static_cast<int>(mine - ranks.begin()));
 }
 
 }  // namespace co2

@@ -3,6 +3,7 @@
 
 #include <co2/error.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -140,8 +141,8 @@ class C10dCommunicator final : public Communicator {
 struct C10dGroups::Impl {
   Rendezvous rendezvous;
   c10::intrusive_ptr<c10d::Store> store;
-  // One for all groups: the thread of a Gloo device wakes up a hundred times a second, also when there is nothing to do,
-  // which on a busy core takes a quarter of a percent of its time.
+  // One for all groups: the thread of a Gloo device wakes up a hundred times a second, also when there is nothing to
+  // do, which on a busy core takes a quarter of a percent of its time.
   std::shared_ptr<gloo::transport::Device> device;
   int groups_made = 0;  // so that a name can be used again without meeting its old keys in the store
 };
@@ -172,8 +173,9 @@ C10dGroups::C10dGroups(Rendezvous rendezvous) : impl_(std::make_unique<Impl>()) 
 
 C10dGroups::~C10dGroups() = default;
 
-std::shared_ptr<Communicator> C10dGroups::make(const std::string& name) {
+std::shared_ptr<Communicator> C10dGroups::make(const std::string& name, const std::vector<int>& ranks, int place) {
   const Rendezvous& r = impl_->rendezvous;
+  const auto size = static_cast<int>(ranks.size());
   try {
     auto options = c10d::ProcessGroupGloo::Options::create(r.collective_timeout);
     if (!impl_->device) {
@@ -181,10 +183,10 @@ std::shared_ptr<Communicator> C10dGroups::make(const std::string& name) {
                                           : c10d::ProcessGroupGloo::createDeviceForInterface(r.interface);
     }
     options->devices.push_back(impl_->device);
-    auto store =
-        c10::make_intrusive<c10d::PrefixStore>(fmt::format("group{}/{}", impl_->groups_made++, name), impl_->store);
-    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, r.rank, r.size, std::move(options));
-    auto group = c10::make_intrusive<c10d::ProcessGroup>(store, r.rank, r.size);
+    auto store = c10::make_intrusive<c10d::PrefixStore>(
+        fmt::format("group{}/{}/{}", impl_->groups_made++, name, fmt::join(ranks, ",")), impl_->store);
+    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, place, size, std::move(options));
+    auto group = c10::make_intrusive<c10d::ProcessGroup>(store, place, size);
     group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, gloo);
     group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
     return std::make_shared<C10dCommunicator>(std::move(group));

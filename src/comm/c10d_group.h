@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace co2 {
 
@@ -49,8 +50,8 @@ class C10dGroups {
   explicit C10dGroups(Rendezvous rendezvous);
   ~C10dGroups();
 
-  /// A new group of all ranks, with connections of its own.
-  std::shared_ptr<Communicator> make(const std::string& name);
+  /// A new group of some ranks, with connections of its own; `place` is this worker's among them.
+  std::shared_ptr<Communicator> make(const std::string& name, const std::vector<int>& ranks, int place);
 
  private:
   struct Impl;

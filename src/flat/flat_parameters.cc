@@ -11,13 +11,17 @@
 namespace co2 {
 
 namespace {
-std::int64_t round_up(std::int64_t n) {
-  return (n + FlatParameters::kAlignment - 1) / FlatParameters::kAlignment * FlatParameters::kAlignment;
-}
+std::int64_t round_up(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 }  // namespace
 
-FlatParameters::FlatParameters(torch::optim::Optimizer& optimizer) {
+FlatParameters::FlatParameters(torch::optim::Optimizer& optimizer, const FlatLayout& layout) : parts_(layout.parts) {
   std::int64_t total = 0;
+  std::int64_t unit_begin = 0;
+  const auto end_unit = [&] {
+    total = unit_begin + round_up(total - unit_begin, kAlignment * parts_);
+    if (total > unit_begin) units_.push_back({unit_begin, total});
+    unit_begin = total;
+  };
   std::unordered_set<const void*> seen;
   for (const auto& group : optimizer.param_groups()) {
     const std::int64_t begin = total;
@@ -39,10 +43,13 @@ FlatParameters::FlatParameters(torch::optim::Optimizer& optimizer) {
       }
       parameters_.push_back(parameter);
       offsets_.push_back(total);
-      total += round_up(parameter.numel());
+      total += round_up(parameter.numel(), kAlignment);
+      if (layout.unit_elements > 0 && total - unit_begin >= layout.unit_elements) end_unit();
     }
     groups_.push_back({begin, total});
   }
+  end_unit();
+  groups_.back().end = total;
   if (parameters_.empty()) throw OptionError("the optimizer has no parameter that requires a gradient");
 
   const at::NoGradGuard no_grad;
@@ -51,15 +58,6 @@ FlatParameters::FlatParameters(torch::optim::Optimizer& optimizer) {
     data_.narrow(0, offsets_[i], parameters_[i].numel()).copy_(parameters_[i].reshape({-1}));
   }
   point_to(data_);
-}
-
-std::vector<Range> FlatParameters::fragments(int count) const {
-  const std::int64_t units = numel() / kAlignment;
-  std::vector<Range> ranges;
-  for (std::int64_t f = 0; f < count; ++f) {
-    ranges.push_back({kAlignment * (f * units / count), kAlignment * ((f + 1) * units / count)});
-  }
-  return ranges;
 }
 
 void FlatParameters::point_to(const at::Tensor& buffer) {

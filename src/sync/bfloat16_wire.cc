@@ -6,8 +6,6 @@
 
 #include <cstring>
 
-#include "outer/outer_pass.h"
-
 namespace co2 {
 
 namespace {
@@ -34,18 +32,13 @@ Message Bfloat16Wire::allocate(std::int64_t numel, bool with_sent) const {
   return message;
 }
 
-void Bfloat16Wire::start(Message& message, const at::Tensor& consensus, const at::Tensor& live, double weight) const {
-  const at::Tensor values = message.payload.narrow(0, 0, consensus.numel());
-  if (weight > 0) {
-    outer::launch(consensus, live, weight, values, message.sent);
-  } else {
-    values.zero_();
-    if (message.sent.defined()) message.sent.zero_();
-  }
+void Bfloat16Wire::start(Message& message, const std::vector<Progress>& progress, double weight) const {
+  const std::int64_t numel = message.payload.numel() - weight_elements();
+  weigh(progress, weight, message.payload.narrow(0, 0, numel), message.sent);
   const at::Tensor weights = at::zeros({weight_elements()}, at::kByte);
   std::memcpy(weights.mutable_data_ptr<std::uint8_t>() + kBytesPerWeight * communicator_->rank(), &weight,
               sizeof(weight));
-  message.payload.narrow(0, consensus.numel(), weight_elements()).copy_(weights);
+  message.payload.narrow(0, numel, weight_elements()).copy_(weights);
   message.works = all_reduce_in_buckets(*communicator_, message.payload, bucket_bytes_);
   message.bytes = communicator_->all_reduce_wire_bytes(static_cast<std::int64_t>(message.payload.nbytes()));
 }

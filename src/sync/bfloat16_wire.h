@@ -17,7 +17,7 @@ class Bfloat16Wire final : public WireFormat {
   Bfloat16Wire(std::shared_ptr<Communicator> communicator, const at::Tensor& like, std::int64_t bucket_bytes);
 
   Message allocate(std::int64_t numel, bool with_sent) const override;
-  void start(Message& message, const at::Tensor& consensus, const at::Tensor& live, double weight) const override;
+  void start(Message& message, const std::vector<Progress>& progress, double weight) const override;
   Sum sum(const Message& message) const override;
 
  private:

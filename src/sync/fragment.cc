@@ -39,34 +39,41 @@ void MessagePool::release() {
   free_.clear();
 }
 
-Fragment::Fragment(int index, const Recipe& recipe, const at::Tensor& live, const at::Tensor& consensus,
-                   const at::Tensor& momentum, std::vector<Part> parts)
+Fragment::Fragment(int index, const Recipe& recipe, const Range& where, const at::Tensor& consensus,
+                   const at::Tensor& momentum, std::vector<Part> parts, std::function<double(double)> island_sum)
     : index_(index),
       recipe_(recipe),
-      live_(live),
-      consensus_(consensus),
-      momentum_(momentum),
-      parts_(std::move(parts)) {}
+      where_(where),
+      consensus_(consensus.narrow(0, where.begin, where.size())),
+      momentum_(momentum.narrow(0, where.begin, where.size())),
+      parts_(std::move(parts)),
+      island_sum_(std::move(island_sum)) {}
 
 void Fragment::launch(const WireFormat& wire, MessagePool& pool, const std::vector<double>& rates,
                       std::int64_t apply_step, std::int64_t round) {
   InFlight exchange;
-  exchange.message = pool.take(live_.numel());
+  exchange.message = pool.take(numel());
   exchange.rates = rates;
   exchange.apply_step = apply_step;
   exchange.round = round;
-  wire.start(exchange.message, consensus_, live_, weight_);
+  std::vector<WireFormat::Progress> progress;
+  for (const Part& part : parts_) {
+    progress.push_back({part.range, consensus_.narrow(0, part.range.begin, part.range.size()), part.live});
+  }
+  wire.start(exchange.message, progress, weight_);
   weight_ = 0;
   // In the paper's first round there is nothing to apply yet: x_1 = x_0, and the worker restarts from there. Without it
   // the progress that has just been launched would be measured, and sent, once more.
-  if (recipe_.restart == Restart::kPaper && recipe_.delay != 0 && in_flight_.empty()) live_.copy_(consensus_);
+  if (recipe_.restart == Restart::kPaper && recipe_.delay != 0 && in_flight_.empty()) {
+    for (const auto& [range, consensus, live] : progress) live.copy_(consensus);
+  }
   in_flight_.push_back(std::move(exchange));
 }
 
 // Λ = 1 + ‖x_now - x_then‖ / ‖D‖, never below 1; D = sum / total_weight.
 double Fragment::staleness_gap(const InFlight& exchange, const WireFormat::Sum& sum) const {
   if (!recipe_.penalty || exchange.moved == 0 || sum.total_weight == 0) return 1;
-  const double progress = std::sqrt(outer::squared_norm(sum.values)) / sum.total_weight;
+  const double progress = std::sqrt(island_sum_(outer::squared_norm(sum.values))) / sum.total_weight;
   return progress > 0 ? 1 + exchange.moved / progress : 1;
 }
 
@@ -82,7 +89,7 @@ double Fragment::momentum_scale(const InFlight& exchange, const WireFormat::Sum&
     squared += outer::next_momentum_squared_norm(sum.values.narrow(0, part.range.begin, part.range.size()),
                                                  momentum_.narrow(0, part.range.begin, part.range.size()), move);
   }
-  const double norm = std::sqrt(squared);
+  const double norm = std::sqrt(island_sum_(squared));
   return norm > recipe_.clip ? recipe_.clip / norm : 1;
 }
 
@@ -108,7 +115,7 @@ void Fragment::apply(const WireFormat& wire, MessagePool& pool, const std::vecto
     // The live parameters restarted when this progress was launched, and have moved on since. Keeping those steps is
     // the `keep` rule with nothing of them sent.
     move.restart = Restart::kKeep;
-    sent = at::zeros_like(live_);
+    sent = at::zeros_like(consensus_);
   }
 
   // The consensus moves under the feet of an exchange that was launched before this apply.
@@ -121,10 +128,11 @@ void Fragment::apply(const WireFormat& wire, MessagePool& pool, const std::vecto
     move.rate = recipe_.outer_rate * rate_now;
     const auto cut = [&](const at::Tensor& t) { return t.narrow(0, part.range.begin, part.range.size()); };
     squared_move += outer::apply(cut(sum.values), cut(momentum_), cut(consensus_), sent.defined() ? cut(sent) : sent,
-                                 cut(live_), move, want_norm);
+                                 part.live, move, want_norm);
   }
   const std::int64_t round = oldest.round;
-  pool.give_back(live_.numel(), std::move(oldest.message));
+  if (want_norm) squared_move = island_sum_(squared_move);
+  pool.give_back(numel(), std::move(oldest.message));
   in_flight_.pop_front();
   for (InFlight& younger : in_flight_) younger.moved = std::sqrt(squared_move);
   trace.record({SpanKind::kOuter, begin, Clock::now(), round, index_, 0});

@@ -4,6 +4,7 @@
 #include <co2/trace.h>
 
 #include <deque>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -31,22 +32,27 @@ class MessagePool {
   std::vector<std::pair<std::int64_t, Message>> free_;  ///< with the size of the fragment that each one fits
 };
 
-/// One fragment of the model: its views of the flat buffers, and its exchanges in flight. This is "One exchange" of
-/// docs/algorithm.md: launch() and apply() are the two halves.
+/// One fragment of the model, or of this worker's shard of it: its views of the buffers, and its exchanges in flight.
+/// This is "One exchange" of docs/algorithm.md: launch() and apply() are the two halves.
 class Fragment {
  public:
+  /// A stretch whose live parameters are contiguous and belong to one parameter group.
   struct Part {
     Range range;        ///< within the fragment
-    std::size_t group;  ///< the parameter group, for its rate
+    std::size_t group;  ///< for its rate
+    at::Tensor live;
   };
 
-  Fragment(int index, const Recipe& recipe, const at::Tensor& live, const at::Tensor& consensus,
-           const at::Tensor& momentum, std::vector<Part> parts);
+  /// `where` it is in this worker's shard, and in `consensus` and `momentum`, which are the shard's. `island_sum` adds
+  /// up what the workers that share the fragment have of a squared norm.
+  Fragment(int index, const Recipe& recipe, const Range& where, const at::Tensor& consensus, const at::Tensor& momentum,
+           std::vector<Part> parts, std::function<double(double)> island_sum);
 
   void add_samples(double samples) { weight_ += samples; }
   void forget_samples() { weight_ = 0; }
   double samples() const { return weight_; }
-  std::int64_t numel() const { return live_.numel(); }
+  const Range& where() const { return where_; }
+  std::int64_t numel() const { return where_.size(); }
 
   /// Starts to exchange this worker's progress. `rates` are the inner rates in force, one per group.
   void launch(const WireFormat& wire, MessagePool& pool, const std::vector<double>& rates, std::int64_t apply_step,
@@ -77,10 +83,11 @@ class Fragment {
 
   const int index_;
   const Recipe& recipe_;
-  at::Tensor live_;
+  Range where_;
   at::Tensor consensus_;
   at::Tensor momentum_;
   std::vector<Part> parts_;
+  std::function<double(double)> island_sum_;
   double weight_ = 0;  ///< samples since the last launch
   std::deque<InFlight> in_flight_;
 };

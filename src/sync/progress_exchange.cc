@@ -26,22 +26,26 @@ bool no_core_to_spare(int workers_here) {
 
 }  // namespace
 
-ProgressExchange::ProgressExchange(const Cluster& cluster, std::shared_ptr<Communicator> communicator,
-                                   const FlatParameters& flat, Recipe& recipe, Trace& trace)
+ProgressExchange::ProgressExchange(const Cluster& cluster, const Island& island, const FlatParameters& flat,
+                                   Recipe& recipe, Trace& trace)
     : recipe_(recipe),
       trace_(trace),
+      island_(island),
       flat_(flat),
-      communicator_(std::move(communicator)),
+      shard_(flat, island.rank()),
+      communicator_(island.across()),
       wanted_fragments_(recipe.fragments),
-      consensus_(flat.data().clone()),
+      consensus_(shard_.copy_of(flat.data())),
       momentum_(at::zeros_like(consensus_)),
       wire_(make_wire(recipe.wire, communicator_, consensus_, recipe.bucket_bytes)),
       round_{.number = 0, .begin = 0, .local_steps = recipe.local_steps, .fragments = recipe.fragments} {
   cut(recipe.fragments);
-  if (!recipe_.adaptive || cluster.size() == 1) return;
+  if (!recipe_.adaptive || communicator_->size() == 1) return;
   const std::int64_t wire_bytes = recipe.wire == Wire::kBfloat16 ? 2 : consensus_.element_size();
+  // With islands the same threads carry gradients too, and nobody can tell whose cycles they are.
+  const bool cycles_count = island.size() == 1 && no_core_to_spare(cluster.local_size());
   meter_ = std::make_unique<PaceMeter>(communicator_, cluster.communicator("pace"), trace_, consensus_.numel(),
-                                       wire_bytes, no_core_to_spare(cluster.local_size()));
+                                       wire_bytes, cycles_count);
   meter_->probe();
 }
 
@@ -52,16 +56,15 @@ ProgressExchange::~ProgressExchange() {
 
 void ProgressExchange::cut(int count) {
   std::vector<Fragment> cut_now;
-  for (const Range& range : flat_.fragments(count)) {
+  for (const Range& range : shard_.fragments(count)) {
     std::vector<Fragment::Part> parts;
-    for (std::size_t g = 0; g < flat_.groups().size(); ++g) {
-      const Range& group = flat_.groups()[g];
-      const Range common{std::max(range.begin, group.begin), std::min(range.end, group.end)};
-      if (common.size() > 0) parts.push_back({{common.begin - range.begin, common.end - range.begin}, g});
+    for (const Shard::Segment& segment : shard_.segments_of(range)) {
+      parts.push_back({{segment.local.begin - range.begin, segment.local.end - range.begin},
+                       segment.group,
+                       flat_.data().narrow(0, segment.flat.begin, segment.flat.size())});
     }
-    const auto part_of = [&](const at::Tensor& t) { return t.narrow(0, range.begin, range.size()); };
-    cut_now.emplace_back(static_cast<int>(cut_now.size()), recipe_, part_of(flat_.data()), part_of(consensus_),
-                         part_of(momentum_), std::move(parts));
+    cut_now.emplace_back(static_cast<int>(cut_now.size()), recipe_, range, consensus_, momentum_, std::move(parts),
+                         [this](double squared_norm) { return island_.sum(squared_norm); });
   }
   // Samples since an element's last launch: a new fragment has the mean over its elements.
   std::int64_t begin = 0;
@@ -84,6 +87,7 @@ void ProgressExchange::cut(int count) {
 
 bool ProgressExchange::after_step(double samples, const std::vector<double>& rates, double compute_seconds) {
   ++steps_;
+  changed_.clear();
   for (Fragment& fragment : fragments_) fragment.add_samples(samples);
   if (meter_) meter_->add_step(compute_seconds);
   if (measuring()) {
@@ -142,7 +146,9 @@ void ProgressExchange::launch_what_is_due(const Round& next, const std::vector<d
     if (round_.launch_step(i) != steps_) continue;
     const Clock::time_point begin = Clock::now();
     const std::int64_t apply_step = recipe_.delay ? steps_ + *recipe_.delay : round_.following_launch(i, next);
-    fragments_[static_cast<std::size_t>(i)].launch(*wire_, *pool_, rates, apply_step, round_.number);
+    Fragment& fragment = fragments_[static_cast<std::size_t>(i)];
+    fragment.launch(*wire_, *pool_, rates, apply_step, round_.number);
+    if (recipe_.restart == Restart::kPaper) changed_.push_back(fragment.where());
     trace_.record({SpanKind::kOuter, begin, Clock::now(), round_.number, i, 0});
   }
 }
@@ -161,6 +167,7 @@ void ProgressExchange::apply_what_is_due(const std::vector<double>& rates) {
 
 void ProgressExchange::apply(Fragment& fragment, MessagePool& pool, const std::vector<double>& rates, bool finishing) {
   fragment.apply(*wire_, pool, rates, trace_, finishing);
+  changed_.push_back(fragment.where());
   if (meter_) meter_->add_exchanged(fragment.numel());
 }
 
@@ -182,14 +189,13 @@ void ProgressExchange::apply_all_in_flight(const std::vector<double>& rates) {
 
 // Fragment by fragment: a copy of the whole model at once would be the peak of memory of a whole run.
 void ProgressExchange::average_live_parameters() {
-  for (const Range& range : flat_.fragments(recipe_.fragments)) {
-    const at::Tensor live = flat_.data().narrow(0, range.begin, range.size());
-    const at::Tensor average = live.clone();
+  for (const Range& range : shard_.fragments(recipe_.fragments)) {
+    const at::Tensor average = shard_.copy_of(flat_.data(), range);
     const auto works = all_reduce_in_buckets(*communicator_, average, recipe_.bucket_bytes);
     const auto bytes = communicator_->all_reduce_wire_bytes(static_cast<std::int64_t>(average.nbytes()));
     wait_for_transfer(works, bytes, round_.number, -1, trace_);
     average.div_(communicator_->size());
-    live.copy_(average);
+    shard_.write_to(flat_.data(), average, range);
     consensus_.narrow(0, range.begin, range.size()).copy_(average);
   }
 }
@@ -201,6 +207,7 @@ void ProgressExchange::finish(const std::vector<double>& rates) {
   pool_->release();
   average_live_parameters();
   for (Fragment& fragment : fragments_) fragment.forget_samples();
+  changed_ = {{0, shard_.numel()}};
 }
 
 std::int64_t ProgressExchange::state_bytes() const {

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "flat/flat_parameters.h"
+#include "flat/shard.h"
+#include "shard/island.h"
 #include "sync/fragment.h"
 #include "sync/pace_control.h"
 #include "sync/pace_meter.h"
@@ -18,16 +20,16 @@
 
 namespace co2 {
 
-/// The exchange of progress in rounds: cuts the model into fragments, launches and applies each at its step, and, if
-/// the recipe is adaptive, chooses τ and P of every round from what was measured before. It owns the consensus, the
-/// outer momentum and the exchanges in flight.
+/// The exchange of progress in rounds, between islands: cuts this worker's shard of the model into fragments, launches
+/// and applies each at its step, and, if the recipe is adaptive, chooses τ and P of every round from what was measured
+/// before. It owns the consensus, the outer momentum and the exchanges in flight.
 ///
 /// Thread safety: used by the training thread.
 class ProgressExchange {
  public:
   /// `recipe` is kept up to date: local_steps, fragments and clip are those in force.
-  ProgressExchange(const Cluster& cluster, std::shared_ptr<Communicator> communicator, const FlatParameters& flat,
-                   Recipe& recipe, Trace& trace);
+  ProgressExchange(const Cluster& cluster, const Island& island, const FlatParameters& flat, Recipe& recipe,
+                   Trace& trace);
   ~ProgressExchange();
 
   /// Everything that is due after an optimizer step. `rates`: the inner rates in force, one per parameter group;
@@ -37,7 +39,10 @@ class ProgressExchange {
   /// Applies what is in flight, then averages the live parameters of all workers, blocking.
   void finish(const std::vector<double>& rates);
 
-  const at::Tensor& consensus() const { return consensus_; }
+  /// Parts of the shard whose live parameters the last call changed: the rest of the island must be told.
+  const std::vector<Range>& changed() const { return changed_; }
+  const at::Tensor& consensus() const { return consensus_; }  ///< of the shard
+  const Shard& shard() const { return shard_; }
   std::int64_t state_bytes() const;
   const Round& round() const { return round_; }
   const PaceControl* pace() const { return control_ ? &*control_ : nullptr; }
@@ -58,8 +63,10 @@ class ProgressExchange {
 
   Recipe& recipe_;
   Trace& trace_;
+  const Island& island_;
   const FlatParameters& flat_;
-  std::shared_ptr<Communicator> communicator_;
+  const Shard shard_;
+  std::shared_ptr<Communicator> communicator_;  // to the same shard in other islands
   const int wanted_fragments_;
 
   at::Tensor consensus_;
@@ -71,6 +78,7 @@ class ProgressExchange {
   std::unique_ptr<MessagePool> old_pool_;
   std::vector<Fragment> old_fragments_;
 
+  std::vector<Range> changed_;
   std::int64_t steps_ = 0;
   Round round_;
   std::unique_ptr<PaceMeter> meter_;  // adaptive only

@@ -12,6 +12,10 @@
 #include <utility>
 
 #include "flat/flat_parameters.h"
+#include "flat/shard.h"
+#include "shard/island.h"
+#include "shard/sharded_gradients.h"
+#include "shard/sharded_optimizer.h"
 #include "sync/buffer_average.h"
 #include "sync/gradient_reducer.h"
 #include "sync/progress_exchange.h"
@@ -27,6 +31,7 @@ class Synchronizer::Impl {
   void step(double samples);
   void finish();
   void with_consensus(const std::function<void()>& body);
+  double clip_gradients(double max_norm);
   const at::Tensor& consensus() const { return exchange_ ? exchange_->consensus() : flat_.data(); }
   std::int64_t rounds() const;
   Pace pace() const;
@@ -35,17 +40,22 @@ class Synchronizer::Impl {
   Trace trace_;
   std::function<void()> before_inner_step_;
   std::int64_t steps_ = 0;
+  Island island_;
   FlatParameters flat_;
+  Shard shard_;
   std::unique_ptr<ProgressExchange> exchange_;
 
  private:
+  void share_gradients_in_island();
   void give_everybody_the_same_start(torch::nn::Module& model);
   void read_rates();
   std::int64_t round_now() const;  // of the step that is being taken, or was taken last
 
   torch::optim::Optimizer& optimizer_;
   std::shared_ptr<Communicator> communicator_;
+  // Inside the island: one of them, or none.
   std::unique_ptr<GradientReducer> reducer_;
+  std::unique_ptr<ShardedGradients> sharded_;
   std::unique_ptr<BufferAverage> buffers_;
   std::vector<double> rates_;  // the inner rate in force, per parameter group
   Clock::time_point last_return_ = Clock::now();
@@ -58,25 +68,61 @@ torch::optim::Optimizer& supported(torch::optim::Optimizer& optimizer) {
   }
   return optimizer;
 }
+
+/// `ddp` is one island of all workers.
+Recipe placed(Recipe recipe, const Cluster& cluster) {
+  if (recipe.exchange == Recipe::Exchange::kGradients) {
+    if (recipe.island_size != 1 && recipe.island_size != cluster.size()) {
+      throw OptionError(fmt::format(
+          "island_size = {} is not allowed with ddp, which is one island of all {} workers: leave it out, or take "
+          "another strategy between islands",
+          recipe.island_size, cluster.size()));
+    }
+    recipe.island_size = cluster.size();
+  }
+  // A shard of one is everything.
+  if (recipe.island_size == 1) recipe.zero = 0;
+  return recipe;
+}
+
+FlatLayout layout_for(const Recipe& recipe, const torch::optim::Optimizer& optimizer) {
+  if (recipe.island_size == 1) return {};
+  for (const auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& parameter : group.params()) {
+      return {recipe.island_size, std::max<std::int64_t>(1, recipe.bucket_bytes / parameter.element_size())};
+    }
+  }
+  return {recipe.island_size, 1};
+}
 }  // namespace
 
 Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch::optim::Optimizer& optimizer,
                          const Options& options)
-    : recipe_(resolve(options)),
-      flat_(supported(optimizer)),
+    : recipe_(placed(resolve(options), cluster)),
+      island_(cluster, recipe_.island_size),
+      flat_(supported(optimizer), layout_for(recipe_, optimizer)),
+      shard_(flat_, island_.rank()),
       optimizer_(optimizer),
       communicator_(cluster.communicator("data")),
       rates_(optimizer.param_groups().size(), 1.0) {
   check_same_everywhere(*communicator_, flat_, recipe_);
   give_everybody_the_same_start(model);
-  if (recipe_.exchange == Recipe::Exchange::kNothing) return;
+  if (island_.size() > 1) share_gradients_in_island();
+  if (recipe_.exchange == Recipe::Exchange::kNothing && island_.size() == 1) return;
   buffers_ = std::make_unique<BufferAverage>(communicator_, model.buffers(), trace_);
-  if (recipe_.exchange == Recipe::Exchange::kGradients) {
-    reducer_ = std::make_unique<GradientReducer>(communicator_, flat_.parameters(), recipe_.bucket_bytes,
-                                                 recipe_.accumulation_steps, trace_);
-  } else {
-    exchange_ = std::make_unique<ProgressExchange>(cluster, communicator_, flat_, recipe_, trace_);
+  if (recipe_.exchange == Recipe::Exchange::kProgress) {
+    exchange_ = std::make_unique<ProgressExchange>(cluster, island_, flat_, recipe_, trace_);
   }
+}
+
+void Synchronizer::Impl::share_gradients_in_island() {
+  if (recipe_.zero == 0) {
+    reducer_ = std::make_unique<GradientReducer>(island_.inside(), flat_.parameters(), recipe_.bucket_bytes,
+                                                 recipe_.accumulation_steps, trace_);
+    return;
+  }
+  sharded_ = std::make_unique<ShardedGradients>(island_, flat_, recipe_.accumulation_steps, recipe_.zero >= 2, trace_);
+  give_shard(optimizer_, flat_, shard_, sharded_->values());
 }
 
 Synchronizer::Impl::~Impl() {
@@ -122,14 +168,18 @@ void Synchronizer::Impl::step(double samples) {
     throw OptionError(fmt::format("samples = {} is not allowed: it must be 0 or a positive number", samples));
   }
   const std::int64_t round = round_now();
-  if (reducer_) {
+  if (reducer_ || sharded_) {
     if (samples != 1) {
       throw OptionError(
-          "ddp averages gradients equally, before step() could weigh them: call step() without samples, "
+          "ddp and islands average gradients equally, before step() could weigh them: call step() without samples, "
           "and weigh the loss instead");
     }
     trace_.record({SpanKind::kCompute, last_return_, Clock::now(), round, -1, 0});
-    reducer_->finish(round);
+    if (reducer_) reducer_->finish(round);
+    if (sharded_) {
+      sharded_->finish(round);
+      restore_gradients(optimizer_, shard_, sharded_->values());
+    }
     last_return_ = Clock::now();
   }
   if (before_inner_step_) before_inner_step_();
@@ -146,6 +196,11 @@ void Synchronizer::Impl::step(double samples) {
     const double seconds = std::chrono::duration<double>(computed - last_return_).count();
     round_ends = exchange_->after_step(samples, rates_, seconds);
   }
+  if (sharded_) {
+    island_.share(flat_, flat_.data(), {{0, shard_.numel()}}, round, trace_);
+  } else if (exchange_) {
+    island_.share(flat_, flat_.data(), exchange_->changed(), round, trace_);
+  }
   if (buffers_ && round_ends) {
     buffers_->apply();
     buffers_->launch(round);
@@ -155,9 +210,12 @@ void Synchronizer::Impl::step(double samples) {
 }
 
 void Synchronizer::Impl::finish() {
-  if (recipe_.exchange == Recipe::Exchange::kNothing) return;
+  if (!buffers_) return;
   const at::NoGradGuard no_grad;
-  if (exchange_) exchange_->finish(rates_);
+  if (exchange_) {
+    exchange_->finish(rates_);
+    island_.share(flat_, flat_.data(), exchange_->changed(), round_now(), trace_);
+  }
   buffers_->apply();
   buffers_->launch(round_now());
   buffers_->apply();
@@ -168,9 +226,38 @@ void Synchronizer::Impl::with_consensus(const std::function<void()>& body) {
     FlatParameters& flat;
     ~Restore() { flat.point_to(flat.data()); }
   };
-  flat_.point_to(consensus());
+  at::Tensor whole = consensus();
+  if (exchange_ && island_.size() > 1) {
+    const at::NoGradGuard no_grad;
+    whole = at::empty_like(flat_.data());
+    shard_.write_to(whole, consensus(), {0, shard_.numel()});
+    island_.share(flat_, whole, {{0, shard_.numel()}}, round_now(), trace_);
+  }
+  flat_.point_to(whole);
   const Restore restore{flat_};
   body();
+}
+
+double Synchronizer::Impl::clip_gradients(double max_norm) {
+  const at::NoGradGuard no_grad;
+  double squared = 0;
+  std::vector<at::Tensor> gradients;
+  if (sharded_) {
+    gradients.push_back(sharded_->values());
+  } else {
+    for (const at::Tensor& parameter : flat_.parameters()) {
+      if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+    }
+  }
+  for (const at::Tensor& gradient : gradients) {
+    const double norm = at::linalg_vector_norm(gradient, 2).item<double>();
+    squared += norm * norm;
+  }
+  const double norm = std::sqrt(sharded_ ? island_.sum(squared) : squared);
+  if (norm > max_norm) {
+    for (at::Tensor& gradient : gradients) gradient.mul_(max_norm / (norm + 1e-6));
+  }
+  return norm;
 }
 
 std::int64_t Synchronizer::Impl::rounds() const {
@@ -198,6 +285,7 @@ Synchronizer::~Synchronizer() = default;
 
 void Synchronizer::step(double samples) { impl_->step(samples); }
 void Synchronizer::before_inner_step(std::function<void()> hook) { impl_->before_inner_step_ = std::move(hook); }
+double Synchronizer::clip_gradients(double max_norm) { return impl_->clip_gradients(max_norm); }
 void Synchronizer::finish() { impl_->finish(); }
 void Synchronizer::with_consensus(const std::function<void()>& body) { impl_->with_consensus(body); }
 std::int64_t Synchronizer::steps() const { return impl_->steps_; }

@@ -20,6 +20,23 @@ std::vector<WorkPtr> all_reduce_in_buckets(Communicator& communicator, const at:
   return works;
 }
 
+void weigh(const std::vector<WireFormat::Progress>& progress, double weight, const at::Tensor& values,
+           const at::Tensor& sent) {
+  if (weight == 0) {
+    // Who sits out sends nothing, not even the NaN that zero times an infinite progress would be; what it did not send
+    // stays with it.
+    values.zero_();
+    if (sent.defined()) sent.zero_();
+    return;
+  }
+  for (const auto& [range, consensus, live] : progress) {
+    const auto cut = [&range = range](const at::Tensor& t) {
+      return t.defined() ? t.narrow(0, range.begin, range.size()) : t;
+    };
+    outer::launch(consensus, live, weight, cut(values), cut(sent));
+  }
+}
+
 namespace {
 
 /// The values as they are, in the parameters' own dtype, with the weight as one more element.
@@ -35,17 +52,10 @@ class PlainWire final : public WireFormat {
     return message;
   }
 
-  void start(Message& message, const at::Tensor& consensus, const at::Tensor& live, double weight) const override {
-    const at::Tensor values = message.payload.narrow(0, 0, consensus.numel());
-    if (weight > 0) {
-      outer::launch(consensus, live, weight, values, message.sent);
-    } else {
-      // Who sits out sends nothing, not even the NaN that zero times an infinite progress would be; what it did not
-      // send stays with it.
-      values.zero_();
-      if (message.sent.defined()) message.sent.zero_();
-    }
-    message.payload.narrow(0, consensus.numel(), 1).fill_(weight);
+  void start(Message& message, const std::vector<Progress>& progress, double weight) const override {
+    const std::int64_t numel = message.payload.numel() - 1;
+    weigh(progress, weight, message.payload.narrow(0, 0, numel), message.sent);
+    message.payload.narrow(0, numel, 1).fill_(weight);
     message.works = all_reduce_in_buckets(*communicator_, message.payload, bucket_bytes_);
     message.bytes = communicator_->all_reduce_wire_bytes(message.payload.numel() * message.payload.element_size());
   }

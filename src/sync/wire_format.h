@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "comm/buckets.h"
+
 namespace co2 {
 
 /// What one worker has on the wire for one fragment.
@@ -25,11 +27,18 @@ class WireFormat {
     double total_weight = 0;  ///< Σ w_i
   };
 
+  /// A stretch of a fragment.
+  struct Progress {
+    Range range;  ///< within the fragment; one after the other, they cover it
+    at::Tensor consensus;
+    at::Tensor live;
+  };
+
   virtual ~WireFormat() = default;
   /// Space for a fragment of `numel` elements, to be used again and again.
   virtual Message allocate(std::int64_t numel, bool with_sent) const = 0;
   /// Takes a snapshot of the progress, weighs it and starts to add it up over all workers, in the background.
-  virtual void start(Message& message, const at::Tensor& consensus, const at::Tensor& live, double weight) const = 0;
+  virtual void start(Message& message, const std::vector<Progress>& progress, double weight) const = 0;
   /// The sum, once all works are over.
   virtual Sum sum(const Message& message) const = 0;
 };
@@ -37,6 +46,10 @@ class WireFormat {
 /// The wire of a recipe for parameters like `like`. Throws OptionError if it has no meaning for their dtype.
 std::unique_ptr<WireFormat> make_wire(Wire wire, std::shared_ptr<Communicator> communicator, const at::Tensor& like,
                                       std::int64_t bucket_bytes);
+
+/// What a worker sends: its progress times its weight into `values`, what the peers see of it into `sent` (if defined).
+void weigh(const std::vector<WireFormat::Progress>& progress, double weight, const at::Tensor& values,
+           const at::Tensor& sent);
 
 /// All-reduces a flat tensor in buckets of at most `bucket_bytes`.
 std::vector<WorkPtr> all_reduce_in_buckets(Communicator& communicator, const at::Tensor& flat,

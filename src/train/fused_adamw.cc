@@ -18,9 +18,7 @@ struct Lists {
 
 }  // namespace
 
-FusedAdamW::FusedAdamW(const std::vector<torch::optim::OptimizerParamGroup>& groups,
-                       const torch::optim::AdamWOptions& defaults)
-    : torch::optim::AdamW(groups, defaults) {
+void FusedAdamW::allocate_state() {
   for (const auto& group : param_groups()) {
     const auto& options = static_cast<const torch::optim::AdamWOptions&>(group.options());
     for (const auto& parameter : group.params()) {

@@ -13,6 +13,7 @@
 
 #include "sync/control_channel.h"
 #include "train/files.h"
+#include "train/fused_adamw.h"
 #include "train/group.h"
 #include "train/optimizer.h"
 #include "train/progress.h"
@@ -48,10 +49,9 @@ class Run {
     optimizer_ = make_optimizer(config_, task_->model());
     sync_.emplace(cluster_, task_->model(), *optimizer_, config_.sync);
     if (config_.gradient_clip > 0) {
-      sync_->before_inner_step([this, parameters = task_->model().parameters()] {
-        torch::nn::utils::clip_grad_norm_(parameters, config_.gradient_clip);
-      });
+      sync_->before_inner_step([this] { sync_->clip_gradients(config_.gradient_clip); });
     }
+    if (auto* fused = dynamic_cast<FusedAdamW*>(optimizer_.get())) fused->allocate_state();
     describe();
     group_.barrier();
     origin_ = Clock::now();

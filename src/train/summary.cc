@@ -55,6 +55,8 @@ Json to_json(const Recipe& recipe) {
   json["mix"] = recipe.mix;
   json["accumulation_steps"] = recipe.accumulation_steps;
   json["bucket_bytes"] = recipe.bucket_bytes;
+  json["island_size"] = recipe.island_size;
+  json["zero"] = recipe.zero;
   return json;
 }
 

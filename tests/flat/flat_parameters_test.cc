@@ -1,8 +1,10 @@
 #include "flat/flat_parameters.h"
+#include "flat/shard.h"
 
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <random>
 
 #include "support/toy.h"
@@ -42,8 +44,8 @@ TEST(FlatParameters, TrainLikeUnflattenedOnes) {
   EXPECT_TRUE(a->bias.equal(b->bias));
 }
 
-// Rule 3: every element in exactly one fragment and one group, for any sizes.
-TEST(FlatParameters, FragmentsAndGroupsCoverEverythingOnce) {
+// Rule 3: every element in exactly one unit, group, shard and fragment, for any sizes and numbers of workers.
+TEST(FlatParameters, UnitsGroupsShardsAndFragmentsCoverEverythingOnce) {
   std::mt19937 random(5);
   for (int i = 0; i < 200; ++i) {
     std::vector<std::int64_t> sizes(1 + random() % 6);
@@ -55,24 +57,58 @@ TEST(FlatParameters, FragmentsAndGroupsCoverEverythingOnce) {
       groups.back().params().push_back(p);
     }
     torch::optim::SGD optimizer(groups, torch::optim::SGDOptions(0.1));
-    const FlatParameters flat(optimizer);
-    const auto expect_cover = [&](const std::vector<Range>& ranges) {
+    const int parts = std::vector{1, 1, 2, 3, 4, 7, 64}[random() % 7];
+    const std::int64_t unit = random() % 2 == 0 ? 0 : random() % 2000;
+    const FlatParameters flat(optimizer, {.parts = parts, .unit_elements = unit});
+    const auto expect_cover = [](const std::vector<Range>& ranges, std::int64_t numel, std::int64_t multiple) {
       std::int64_t next = 0;
       for (const Range& range : ranges) {
         EXPECT_EQ(range.begin, next);
         EXPECT_GE(range.size(), 0);
-        EXPECT_EQ(range.begin % FlatParameters::kAlignment, 0);
+        EXPECT_EQ(range.begin % multiple, 0);
         next = range.end;
       }
-      EXPECT_EQ(next, flat.numel());
+      EXPECT_EQ(next, numel);
     };
-    expect_cover(flat.groups());
-    for (const int count : {1, 2, 5, 12}) {
-      const auto fragments = flat.fragments(count);
-      EXPECT_EQ(fragments.size(), static_cast<std::size_t>(count));
-      expect_cover(fragments);
+    constexpr std::int64_t kAlignment = FlatParameters::kAlignment;
+    expect_cover(flat.groups(), flat.numel(), kAlignment);
+    expect_cover(flat.units(), flat.numel(), kAlignment * parts);
+
+    std::vector<int> owners(static_cast<std::size_t>(flat.numel()), 0);
+    for (int rank = 0; rank < parts; ++rank) {
+      const Shard shard(flat, rank);
+      ASSERT_EQ(shard.numel() * parts, flat.numel());
+      std::vector<Range> locals;
+      for (const Shard::Segment& segment : shard.segments()) {
+        locals.push_back(segment.local);
+        EXPECT_EQ(segment.local.size(), segment.flat.size());
+        const Range& group = flat.groups()[segment.group];
+        EXPECT_TRUE(group.begin <= segment.flat.begin && segment.flat.end <= group.end);
+        for (std::int64_t e = segment.flat.begin; e < segment.flat.end; ++e) ++owners[static_cast<std::size_t>(e)];
+      }
+      expect_cover(locals, shard.numel(), kAlignment);
+      for (const int count : {1, 2, 5, 12}) {
+        const auto fragments = shard.fragments(count);
+        EXPECT_EQ(fragments.size(), static_cast<std::size_t>(count));
+        expect_cover(fragments, shard.numel(), kAlignment);
+      }
     }
+    EXPECT_TRUE(std::all_of(owners.begin(), owners.end(), [](int n) { return n == 1; }));
   }
+}
+
+TEST(Shard, ReadsAndWritesWhatItOwns) {
+  Toy toy({100, 33, 500});
+  auto optimizer = test::plain_sgd(toy, 0.1);
+  const FlatParameters flat(optimizer, {.parts = 3, .unit_elements = 120});
+  ASSERT_GT(flat.units().size(), 1U);
+  const at::Tensor buffer = at::arange(flat.numel(), at::kFloat);
+  const at::Tensor copy = at::zeros_like(buffer);
+  for (int rank = 0; rank < 3; ++rank) {
+    const Shard shard(flat, rank);
+    for (const Range& range : shard.fragments(5)) shard.write_to(copy, shard.copy_of(buffer, range), range);
+  }
+  EXPECT_TRUE(copy.equal(buffer));
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ struct Exchange {
       : network(std::make_shared<Recorder>(cluster.communicator("wire"))) {
     const auto format = make_wire(wire, network, progress, kBucketBytes);
     message = format->allocate(progress.numel(), true);
-    format->start(message, progress, at::zeros_like(progress), weight);
+    format->start(message, {{{0, progress.numel()}, progress, at::zeros_like(progress)}}, weight);
     for (const WorkPtr& work : message.works) work->wait();
     sum = format->sum(message);
   }

@@ -1,0 +1,156 @@
+#include "shard/sharded_gradients.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <co2/error.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+#include "flat/shard.h"
+#include "sync/transfer.h"
+
+namespace co2 {
+
+namespace {
+// One unit on the wire, one behind it: enough to keep the wire busy, and the most that ZeRO 2 holds besides the one
+// that is being filled.
+constexpr std::size_t kUnderWay = 2;
+}  // namespace
+
+class ShardedGradients::Hook final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  Hook(ShardedGradients& gradients, std::size_t slot) : gradients_(gradients), slot_(slot) {}
+  void operator()(const torch::autograd::Variable&) override { gradients_.on_gradient(gradients_.slots_[slot_]); }
+
+ private:
+  ShardedGradients& gradients_;
+  std::size_t slot_;
+};
+
+ShardedGradients::ShardedGradients(const Island& island, const FlatParameters& flat, int accumulation_steps,
+                                   bool free_units, Trace& trace)
+    : island_(island),
+      flat_(flat),
+      accumulation_steps_(accumulation_steps),
+      free_units_(free_units),
+      trace_(trace),
+      shard_(at::zeros({flat.numel() / flat.parts()}, flat.data().options())) {
+  std::int64_t local = 0;
+  for (const Range& range : flat.units()) {
+    Unit unit;
+    unit.flat = range;
+    unit.shard = {local, local + range.size() / flat.parts()};
+    local = unit.shard.end;
+    units_.push_back(std::move(unit));
+  }
+  for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
+    const Range where = flat.where(i);
+    if (where.size() == 0) continue;
+    const auto unit =
+        std::find_if(units_.begin(), units_.end(), [&](const Unit& u) { return where.begin < u.flat.end; });
+    ++unit->slots;
+    slots_.push_back({.parameter = flat.parameters()[i],
+                      .in_unit = {where.begin - unit->flat.begin, where.end - unit->flat.begin},
+                      .unit = static_cast<std::size_t>(unit - units_.begin())});
+  }
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    torch::autograd::impl::set_post_acc_grad_hooks(slots_[i].parameter, std::make_unique<Hook>(*this, i));
+  }
+}
+
+ShardedGradients::~ShardedGradients() {
+  for (const Slot& slot : slots_) torch::autograd::impl::set_post_acc_grad_hooks(slot.parameter, nullptr);
+  for (const Unit& unit : units_) wait_out({unit.work});
+}
+
+void ShardedGradients::on_gradient(Slot& slot) {
+  if (++slot.passes > accumulation_steps_) {
+    throw OptionError(
+        "backward ran more often than accumulation_steps says before step(): set accumulation_steps to the number of "
+        "backward passes per step");
+  }
+  if (!free_units_ && slot.passes < accumulation_steps_) return;
+  fill(slot);
+  start_full_units();
+}
+
+/// Puts a worker's share of the average into the unit: dividing before the sum avoids overflow in narrow dtypes.
+void ShardedGradients::fill(Slot& slot) {
+  const at::NoGradGuard no_grad;
+  Unit& unit = units_[slot.unit];
+  if (!unit.buffer.defined()) {
+    unit.buffer = at::zeros({unit.flat.size()}, flat_.data().options());
+    bytes_ += static_cast<std::int64_t>(unit.buffer.nbytes());
+    most_bytes_ = std::max(most_bytes_, bytes_);
+  }
+  at::Tensor place = unit.buffer.narrow(0, slot.in_unit.begin, slot.in_unit.size());
+  const at::Tensor& gradient = slot.parameter.grad();
+  const double share = 1.0 / island_.size();
+  if (!gradient.defined()) {
+    if (!slot.ready) place.zero_();
+  } else if (gradient.layout() != at::kStrided) {
+    throw OptionError("sparse gradients can't be sharded: make the embedding dense (sparse = false)");
+  } else if (slot.ready) {
+    place.add_(gradient.reshape({-1}), share);  // another pass, before the unit could leave
+  } else {
+    at::mul_out(place, gradient.reshape({-1}), at::scalar_tensor(share, place.options()));
+  }
+  slot.parameter.mutable_grad().reset();
+  if (!slot.ready) ++unit.ready;
+  slot.ready = true;
+}
+
+void ShardedGradients::start_full_units() {
+  const std::size_t all = units_.size() * static_cast<std::size_t>(cycles());
+  while (journeys_ < all && unit_of(journeys_).ready == unit_of(journeys_).slots) {
+    if (journeys_ >= kUnderWay) collect(unit_of(journeys_ - kUnderWay));
+    start(unit_of(journeys_));
+    ++journeys_;
+  }
+}
+
+void ShardedGradients::start(Unit& unit) {
+  collect(unit);  // its former journey
+  const bool first = journeys_ < units_.size();
+  const at::Tensor place = shard_.narrow(0, unit.shard.begin, unit.shard.size());
+  unit.part = first ? place : at::empty_like(place);
+  unit.sending = unit.buffer;
+  if (free_units_) unit.buffer = at::Tensor();
+  unit.work = island_.inside()->reduce_scatter(unit.part, unit.sending, ReduceOp::kSum);
+  unit.ready = 0;
+  for (Slot& slot : slots_) {
+    if (&units_[slot.unit] == &unit) slot.ready = false;
+  }
+}
+
+void ShardedGradients::collect(Unit& unit) {
+  if (!unit.work) return;
+  const auto part_bytes = static_cast<std::int64_t>(unit.part.nbytes());
+  wait_for_transfer({std::exchange(unit.work, nullptr)}, (island_.size() - 1) * part_bytes, round_,
+                    static_cast<int>(&unit - units_.data()), trace_);
+  const at::NoGradGuard no_grad;
+  const at::Tensor place = shard_.narrow(0, unit.shard.begin, unit.shard.size());
+  if (!unit.part.is_same(place) && unit.part.data_ptr() != place.data_ptr()) place.add_(unit.part);
+  if (free_units_) bytes_ -= static_cast<std::int64_t>(unit.sending.nbytes());
+  unit.sending = at::Tensor();
+  unit.part = at::Tensor();
+}
+
+void ShardedGradients::finish(std::int64_t round) {
+  round_ = round;
+  const std::size_t all = units_.size() * static_cast<std::size_t>(cycles());
+  while (journeys_ < all) {
+    Unit& next = unit_of(journeys_);
+    for (Slot& slot : slots_) {
+      if (&units_[slot.unit] == &next && !slot.ready) fill(slot);
+    }
+    start_full_units();
+  }
+  for (Unit& unit : units_) collect(unit);
+  for (Slot& slot : slots_) slot.passes = 0;
+  journeys_ = 0;
+}
+
+}  // namespace co2
