@@ -6,26 +6,71 @@
 #include <fmt/format.h>
 #include <torch/optim/optimizer.h>
 
+#include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 namespace co2 {
 
 namespace {
+
 std::int64_t round_up(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+/// Each tensor's number in a list of lists, or in a list.
+using Places = std::unordered_map<const void*, std::size_t>;
+
+std::size_t place_of(const Places& places, const at::Tensor& tensor, std::size_t otherwise) {
+  const auto found = places.find(tensor.unsafeGetTensorImpl());
+  return found == places.end() ? otherwise : found->second;
+}
+
 }  // namespace
 
 FlatParameters::FlatParameters(torch::optim::Optimizer& optimizer, const FlatLayout& layout) : parts_(layout.parts) {
-  std::int64_t total = 0;
-  std::int64_t unit_begin = 0;
-  const auto end_unit = [&] {
-    total = unit_begin + round_up(total - unit_begin, kAlignment * parts_);
-    if (total > unit_begin) units_.push_back({unit_begin, total});
-    unit_begin = total;
-  };
+  std::vector<Entry> entries = trained(optimizer);
+  Places order;
+  for (const at::Tensor& tensor : layout.order) order.emplace(tensor.unsafeGetTensorImpl(), order.size());
+  std::stable_sort(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) {
+    return place_of(order, a.parameter, order.size()) < place_of(order, b.parameter, order.size());
+  });
+
+  Places owner;
+  for (std::size_t u = 0; u < layout.units.size(); ++u) {
+    for (const at::Tensor& tensor : layout.units[u]) owner.emplace(tensor.unsafeGetTensorImpl(), u);
+  }
+  std::vector<std::vector<Entry>> units_of_their_own(layout.units.size());
+  std::vector<Entry> unit;
+  std::int64_t elements = 0;
+  for (Entry& entry : entries) {
+    const std::size_t own = place_of(owner, entry.parameter, layout.units.size());
+    if (own < layout.units.size()) {
+      units_of_their_own[own].push_back(std::move(entry));
+      continue;
+    }
+    elements += entry.parameter.numel();
+    unit.push_back(std::move(entry));
+    if (layout.unit_elements > 0 && elements >= layout.unit_elements) {
+      add_unit(std::exchange(unit, {}));
+      elements = 0;
+    }
+  }
+  add_unit(std::move(unit));
+  for (std::vector<Entry>& own : units_of_their_own) add_unit(std::move(own));
+
+  const at::NoGradGuard no_grad;
+  data_ = at::zeros({numel()}, options());
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    data_.narrow(0, offsets_[i], parameters_[i].numel()).copy_(parameters_[i].reshape({-1}));
+  }
+  point_to(data_);
+}
+
+std::vector<FlatParameters::Entry> FlatParameters::trained(torch::optim::Optimizer& optimizer) {
+  std::vector<Entry> entries;
   std::unordered_set<const void*> seen;
-  for (const auto& group : optimizer.param_groups()) {
-    const std::int64_t begin = total;
-    for (const at::Tensor& parameter : group.params()) {
+  for (std::size_t g = 0; g < optimizer.param_groups().size(); ++g) {
+    for (const at::Tensor& parameter : optimizer.param_groups()[g].params()) {
       if (!seen.insert(parameter.unsafeGetTensorImpl()).second) {
         throw OptionError("the optimizer has the same parameter twice: give each parameter to one group only");
       }
@@ -33,31 +78,37 @@ FlatParameters::FlatParameters(torch::optim::Optimizer& optimizer, const FlatLay
         frozen_.push_back(parameter);
         continue;
       }
-      if (!parameters_.empty() &&
-          (parameter.dtype() != parameters_.front().dtype() || parameter.device() != parameters_.front().device())) {
-        throw OptionError(
-            fmt::format("all trained parameters must have one dtype and device, but there are {} on {} "
-                        "and {} on {}",
-                        c10::toString(parameters_.front().scalar_type()), parameters_.front().device().str(),
-                        c10::toString(parameter.scalar_type()), parameter.device().str()));
+      if (!entries.empty()) {
+        const at::Tensor& first = entries.front().parameter;
+        if (parameter.dtype() != first.dtype() || parameter.device() != first.device()) {
+          throw OptionError(
+              fmt::format("all trained parameters must have one dtype and device, but there are {} on {} and {} on {}",
+                          c10::toString(first.scalar_type()), first.device().str(),
+                          c10::toString(parameter.scalar_type()), parameter.device().str()));
+        }
       }
-      parameters_.push_back(parameter);
-      offsets_.push_back(total);
-      total += round_up(parameter.numel(), kAlignment);
-      if (layout.unit_elements > 0 && total - unit_begin >= layout.unit_elements) end_unit();
+      entries.push_back({parameter, g});
     }
-    groups_.push_back({begin, total});
   }
-  end_unit();
-  groups_.back().end = total;
-  if (parameters_.empty()) throw OptionError("the optimizer has no parameter that requires a gradient");
+  if (entries.empty()) throw OptionError("the optimizer has no parameter that requires a gradient");
+  return entries;
+}
 
-  const at::NoGradGuard no_grad;
-  data_ = at::zeros({total}, parameters_.front().options().requires_grad(false));
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    data_.narrow(0, offsets_[i], parameters_[i].numel()).copy_(parameters_[i].reshape({-1}));
+void FlatParameters::add_unit(std::vector<Entry> entries) {
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.group < b.group; });
+  const std::int64_t begin = units_.empty() ? 0 : units_.back().end;
+  std::int64_t end = begin;
+  for (const Entry& entry : entries) {
+    if (stretches_.empty() || stretches_.back().group != entry.group) stretches_.push_back({{end, end}, entry.group});
+    parameters_.push_back(entry.parameter);
+    offsets_.push_back(end);
+    end += round_up(entry.parameter.numel(), kAlignment);
+    stretches_.back().range.end = end;
   }
-  point_to(data_);
+  end = begin + round_up(end - begin, kAlignment * parts_);
+  if (end == begin) return;
+  stretches_.back().range.end = end;
+  units_.push_back({begin, end});
 }
 
 void FlatParameters::point_to(const at::Tensor& buffer) {
@@ -65,6 +116,18 @@ void FlatParameters::point_to(const at::Tensor& buffer) {
     at::Tensor& parameter = parameters_[i];
     parameter.set_data(buffer.narrow(0, offsets_[i], parameter.numel()).view(parameter.sizes()));
   }
+}
+
+void FlatParameters::point_to_units(const std::vector<at::Tensor>& buffers) {
+  std::size_t u = 0;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor& parameter = parameters_[i];
+    if (parameter.numel() == 0) continue;
+    while (units_[u].end <= offsets_[i]) ++u;
+    const at::Tensor view = buffers[u].narrow(0, offsets_[i] - units_[u].begin, parameter.numel());
+    parameter.set_data(view.view(parameter.sizes()));
+  }
+  data_.reset();
 }
 
 void FlatParameters::check_frozen() const {

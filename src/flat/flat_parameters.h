@@ -13,16 +13,18 @@ class Optimizer;
 
 namespace co2 {
 
-/// How the buffer is laid out for an island whose workers share it: as units, each of which can be cut into equal
-/// parts.
+/// How the parameters are laid out for an island whose workers share them: as units, each of which can be cut into
+/// equal parts. By default one unit, in the optimizer's order.
 struct FlatLayout {
-  int parts = 1;                   ///< workers of the island
-  std::int64_t unit_elements = 0;  ///< a unit ends with the parameter that fills it; 0: the whole model is one unit
+  int parts = 1;                                    ///< workers of the island
+  std::vector<at::Tensor> order = {};               ///< of the parameters; those that it does not name come last
+  std::int64_t unit_elements = 0;                   ///< a unit ends with the parameter that fills it; 0: never
+  std::vector<std::vector<at::Tensor>> units = {};  ///< parameters that make units of their own, behind the others
 };
 
-/// The parameters that an optimizer trains, re-homed as views of one contiguous buffer: parameter groups in the
-/// optimizer's order, parameters in order inside, each at a multiple of kAlignment elements with zeros in between, and
-/// more zeros where a unit ends that could not be cut into equal, aligned parts otherwise.
+/// The parameters that an optimizer trains, re-homed as views of one contiguous buffer: units one after the other, in
+/// each of them one stretch per parameter group, each parameter at a multiple of kAlignment elements with zeros in
+/// between, and more zeros where a unit ends that could not be cut into equal, aligned parts otherwise.
 /// Parameters that do not require a gradient stay where they are.
 ///
 /// Invariant: every element of every trained parameter is in the buffer exactly once; padding stays zero, because all
@@ -31,16 +33,23 @@ class FlatParameters {
  public:
   static constexpr std::int64_t kAlignment = 16;  // elements: 64 bytes of float32, a cache line
 
+  /// Elements that belong to one parameter group.
+  struct Stretch {
+    Range range;
+    std::size_t group = 0;
+  };
+
   /// Throws OptionError if there is nothing to train, or if dtypes or devices differ.
   explicit FlatParameters(torch::optim::Optimizer& optimizer, const FlatLayout& layout = {});
 
   const at::Tensor& data() const { return data_; }
-  std::int64_t numel() const { return data_.numel(); }
+  std::int64_t numel() const { return units_.empty() ? 0 : units_.back().end; }
+  at::TensorOptions options() const { return parameters_.front().options().requires_grad(false); }
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   /// Where the i-th parameter is.
   Range where(std::size_t i) const { return {offsets_[i], offsets_[i] + parameters_[i].numel()}; }
-  /// Where each parameter group is: consecutive, covering the whole buffer.
-  const std::vector<Range>& groups() const { return groups_; }
+  /// Consecutive, covering the whole buffer.
+  const std::vector<Stretch>& stretches() const { return stretches_; }
   /// Where each unit is: consecutive, covering the whole buffer, none empty.
   const std::vector<Range>& units() const { return units_; }
   int parts() const { return parts_; }
@@ -48,16 +57,26 @@ class FlatParameters {
   /// Makes the parameters views of `buffer`, which has the layout of data(). No element is copied.
   void point_to(const at::Tensor& buffer);
 
+  /// Makes the parameters views of one buffer per unit, and gives data() up. No element is copied.
+  void point_to_units(const std::vector<at::Tensor>& buffers);
+
   /// Throws OptionError if a parameter that was left out has begun to require a gradient.
   void check_frozen() const;
 
  private:
+  struct Entry {
+    at::Tensor parameter;
+    std::size_t group;
+  };
+  std::vector<Entry> trained(torch::optim::Optimizer& optimizer);
+  void add_unit(std::vector<Entry> entries);
+
+  int parts_ = 1;
   at::Tensor data_;
   std::vector<at::Tensor> parameters_;
   std::vector<std::int64_t> offsets_;
-  std::vector<Range> groups_;
+  std::vector<Stretch> stretches_;
   std::vector<Range> units_;
-  int parts_ = 1;
   std::vector<at::Tensor> frozen_;
 };
 

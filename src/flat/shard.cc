@@ -15,16 +15,15 @@ Shard::Shard(const FlatParameters& flat, int rank) {
   std::int64_t local = 0;
   for (const Range& unit : flat.units()) {
     const Range part = part_of(unit, rank, flat.parts());
-    for (std::size_t g = 0; g < flat.groups().size(); ++g) {
-      const Range& group = flat.groups()[g];
-      const Range common{std::max(part.begin, group.begin), std::min(part.end, group.end)};
+    for (const auto& [stretch, group] : flat.stretches()) {
+      const Range common{std::max(part.begin, stretch.begin), std::min(part.end, stretch.end)};
       if (common.size() <= 0) continue;
       Segment* last = segments_.empty() ? nullptr : &segments_.back();
-      if (last != nullptr && last->group == g && last->flat.end == common.begin) {
+      if (last != nullptr && last->group == group && last->flat.end == common.begin) {
         last->flat.end = common.end;
         last->local.end += common.size();
       } else {
-        segments_.push_back({{local, local + common.size()}, common, g});
+        segments_.push_back({{local, local + common.size()}, common, group});
       }
       local += common.size();
     }

@@ -36,7 +36,7 @@ ShardedGradients::ShardedGradients(const Island& island, const FlatParameters& f
       accumulation_steps_(accumulation_steps),
       free_units_(free_units),
       trace_(trace),
-      shard_(at::zeros({flat.numel() / flat.parts()}, flat.data().options())) {
+      shard_(at::zeros({flat.numel() / flat.parts()}, flat.options())) {
   std::int64_t local = 0;
   for (const Range& range : flat.units()) {
     Unit unit;
@@ -81,7 +81,7 @@ void ShardedGradients::fill(Slot& slot) {
   const at::NoGradGuard no_grad;
   Unit& unit = units_[slot.unit];
   if (!unit.buffer.defined()) {
-    unit.buffer = at::zeros({unit.flat.size()}, flat_.data().options());
+    unit.buffer = at::zeros({unit.flat.size()}, flat_.options());
     bytes_ += static_cast<std::int64_t>(unit.buffer.nbytes());
     most_bytes_ = std::max(most_bytes_, bytes_);
   }
@@ -98,8 +98,9 @@ void ShardedGradients::fill(Slot& slot) {
     at::mul_out(place, gradient.reshape({-1}), at::scalar_tensor(share, place.options()));
   }
   slot.parameter.mutable_grad().reset();
-  if (!slot.ready) ++unit.ready;
+  if (slot.ready) return;
   slot.ready = true;
+  if (++unit.ready == unit.slots && on_unit_full_) on_unit_full_(slot.unit);
 }
 
 void ShardedGradients::start_full_units() {

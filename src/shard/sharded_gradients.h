@@ -2,6 +2,7 @@
 
 #include <co2/trace.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -33,6 +34,9 @@ class ShardedGradients {
   /// Starts what backward has not, waits, and leaves the average of the shard in values(). The parameters have no
   /// gradients any more.
   void finish(std::int64_t round);
+
+  /// Called from backward when it has produced all gradients of a unit.
+  void on_unit_full(std::function<void(std::size_t)> hook) { on_unit_full_ = std::move(hook); }
 
   const at::Tensor& values() const { return shard_; }
   /// The most that full gradients, in units, have taken at once.
@@ -75,6 +79,7 @@ class ShardedGradients {
   at::Tensor shard_;
   std::vector<Slot> slots_;
   std::vector<Unit> units_;
+  std::function<void(std::size_t)> on_unit_full_;
   std::size_t journeys_ = 0;  ///< that were started since the last finish(): units from last to first, cycle by cycle
   std::int64_t round_ = 0;
   std::int64_t bytes_ = 0;

@@ -26,7 +26,7 @@ std::string describe(const FlatParameters& flat) {
   for (const at::Tensor& parameter : flat.parameters()) {
     text += fmt::format("{}[{}];", c10::toString(parameter.scalar_type()), fmt::join(parameter.sizes(), ","));
   }
-  for (const Range& group : flat.groups()) text += fmt::format("{}-{};", group.begin, group.end);
+  for (const auto& [range, group] : flat.stretches()) text += fmt::format("{}-{} {};", range.begin, range.end, group);
   return text;
 }
 

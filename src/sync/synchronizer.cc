@@ -85,14 +85,14 @@ Recipe placed(Recipe recipe, const Cluster& cluster) {
   return recipe;
 }
 
-FlatLayout layout_for(const Recipe& recipe, const torch::optim::Optimizer& optimizer) {
+FlatLayout layout_for(const Recipe& recipe, const torch::nn::Module& model) {
   if (recipe.island_size == 1) return {};
-  for (const auto& group : optimizer.param_groups()) {
-    for (const at::Tensor& parameter : group.params()) {
-      return {recipe.island_size, std::max<std::int64_t>(1, recipe.bucket_bytes / parameter.element_size())};
-    }
-  }
-  return {recipe.island_size, 1};
+  // About the order in which forward uses them. The optimizer's own order need not be: with its parameters in groups by
+  // weight decay, say, the last group is only complete when backward has come to the first layer.
+  FlatLayout layout{.parts = recipe.island_size, .order = model.parameters()};
+  const std::int64_t element = layout.order.empty() ? 4 : layout.order.front().element_size();
+  layout.unit_elements = std::max<std::int64_t>(1, recipe.bucket_bytes / element);
+  return layout;
 }
 }  // namespace
 
@@ -100,7 +100,7 @@ Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch
                          const Options& options)
     : recipe_(placed(resolve(options), cluster)),
       island_(cluster, recipe_.island_size),
-      flat_(supported(optimizer), layout_for(recipe_, optimizer)),
+      flat_(supported(optimizer), layout_for(recipe_, model)),
       shard_(flat_, island_.rank()),
       optimizer_(optimizer),
       communicator_(cluster.communicator("data")),

@@ -59,7 +59,13 @@ TEST(FlatParameters, UnitsGroupsShardsAndFragmentsCoverEverythingOnce) {
     torch::optim::SGD optimizer(groups, torch::optim::SGDOptions(0.1));
     const int parts = std::vector{1, 1, 2, 3, 4, 7, 64}[random() % 7];
     const std::int64_t unit = random() % 2 == 0 ? 0 : random() % 2000;
-    const FlatParameters flat(optimizer, {.parts = parts, .unit_elements = unit});
+    FlatLayout layout{.parts = parts, .unit_elements = unit};
+    if (random() % 2 == 0) {
+      layout.order = toy.parameter;
+      std::shuffle(layout.order.begin(), layout.order.end(), random);
+    }
+    if (random() % 2 == 0) layout.units = {{toy.parameter.front()}, {toy.parameter.back()}};
+    const FlatParameters flat(optimizer, layout);
     const auto expect_cover = [](const std::vector<Range>& ranges, std::int64_t numel, std::int64_t multiple) {
       std::int64_t next = 0;
       for (const Range& range : ranges) {
@@ -71,7 +77,19 @@ TEST(FlatParameters, UnitsGroupsShardsAndFragmentsCoverEverythingOnce) {
       EXPECT_EQ(next, numel);
     };
     constexpr std::int64_t kAlignment = FlatParameters::kAlignment;
-    expect_cover(flat.groups(), flat.numel(), kAlignment);
+    std::vector<Range> stretches;
+    for (const auto& [range, group] : flat.stretches()) stretches.push_back(range);
+    expect_cover(stretches, flat.numel(), kAlignment);
+    for (std::size_t p = 0; p < flat.parameters().size(); ++p) {
+      const Range where = flat.where(p);
+      const auto holds = [&](const auto& stretch) {
+        const auto& params = optimizer.param_groups()[stretch.group].params();
+        return stretch.range.begin <= where.begin && where.end <= stretch.range.end &&
+               std::any_of(params.begin(), params.end(),
+                           [&](const auto& t) { return t.is_same(flat.parameters()[p]); });
+      };
+      EXPECT_TRUE(where.size() == 0 || std::any_of(flat.stretches().begin(), flat.stretches().end(), holds));
+    }
     expect_cover(flat.units(), flat.numel(), kAlignment * parts);
 
     std::vector<int> owners(static_cast<std::size_t>(flat.numel()), 0);
@@ -82,8 +100,10 @@ TEST(FlatParameters, UnitsGroupsShardsAndFragmentsCoverEverythingOnce) {
       for (const Shard::Segment& segment : shard.segments()) {
         locals.push_back(segment.local);
         EXPECT_EQ(segment.local.size(), segment.flat.size());
-        const Range& group = flat.groups()[segment.group];
-        EXPECT_TRUE(group.begin <= segment.flat.begin && segment.flat.end <= group.end);
+        EXPECT_TRUE(std::any_of(flat.stretches().begin(), flat.stretches().end(), [&](const auto& stretch) {
+          return stretch.group == segment.group && stretch.range.begin <= segment.flat.begin &&
+                 segment.flat.end <= stretch.range.end;
+        }));
         for (std::int64_t e = segment.flat.begin; e < segment.flat.end; ++e) ++owners[static_cast<std::size_t>(e)];
       }
       expect_cover(locals, shard.numel(), kAlignment);

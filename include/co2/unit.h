@@ -1,0 +1,50 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <utility>
+
+namespace co2 {
+
+/// What happens around a unit's forward. Implemented by the Synchronizer.
+class UnitKeeper {
+ public:
+  virtual ~UnitKeeper() = default;
+  /// Brings the unit's parameters here.
+  virtual void before_forward() = 0;
+  /// Lets them go, and sees to it that they are here again for backward.
+  virtual at::Tensor after_forward(at::Tensor output) = 0;
+};
+
+/// A part of a model whose parameters ZeRO 3 brings together only while they are used. Derive the blocks of your model
+/// from it instead of from torch::nn::Module, and wrap the body of their forward:
+///
+///     struct Block : co2::UnitModule {
+///       at::Tensor forward(const at::Tensor& x) {
+///         return as_unit([&] { return second(torch::relu(first(x))); });
+///       }
+///     };
+///
+/// Without ZeRO 3 that changes nothing. Parameters of a unit are used by its own forward only, once per pass; units do
+/// not contain units.
+class UnitModule : public torch::nn::Module {
+ public:
+  using torch::nn::Module::Module;
+
+  template <typename Body>
+  at::Tensor as_unit(const Body& body) {
+    const std::shared_ptr<UnitKeeper> keeper = keeper_;
+    if (!keeper) return body();
+    keeper->before_forward();
+    return keeper->after_forward(body());
+  }
+
+  void set_unit_keeper(std::shared_ptr<UnitKeeper> keeper) { keeper_ = std::move(keeper); }
+
+ private:
+  std::shared_ptr<UnitKeeper> keeper_;
+};
+
+}  // namespace co2

@@ -1,0 +1,150 @@
+#include "shard/parameter_units.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/native/Resize.h>
+
+#include <algorithm>
+
+#include "sync/transfer.h"
+
+namespace co2 {
+
+namespace {
+
+void resize_memory(const at::Tensor& storage, std::int64_t bytes) {
+  at::native::resize_bytes_nocuda(storage.storage(), bytes);
+}
+
+/// The same memory as another tensor, so that writing to it does not look to autograd like a change of the parameters.
+at::Tensor alias(const at::Tensor& storage) {
+  return at::from_blob(storage.mutable_data_ptr(), storage.sizes(), storage.options());
+}
+
+}  // namespace
+
+class ParameterUnits::Keeper final : public UnitKeeper {
+ public:
+  Keeper(ParameterUnits& units, std::size_t unit) : units_(units), unit_(unit) {}
+  void before_forward() override { units_.before_forward(unit_); }
+  at::Tensor after_forward(at::Tensor output) override { return units_.after_forward(unit_, std::move(output)); }
+
+ private:
+  ParameterUnits& units_;
+  std::size_t unit_;
+};
+
+ParameterUnits::ParameterUnits(const Island& island, FlatParameters& flat, const Shard& shard,
+                               const std::vector<UnitModule*>& modules, Trace& trace)
+    : island_(island), trace_(trace), live_(shard.copy_of(flat.data())), source_(live_), modules_(modules) {
+  const at::NoGradGuard no_grad;
+  bytes_ = static_cast<std::int64_t>(live_.nbytes());
+  std::int64_t local = 0;
+  const std::size_t first_module = flat.units().size() - modules.size();
+  for (std::size_t u = 0; u < flat.units().size(); ++u) {
+    const Range& range = flat.units()[u];
+    Unit unit;
+    unit.part = {local, local + range.size() / flat.parts()};
+    local = unit.part.end;
+    unit.storage = flat.data().narrow(0, range.begin, range.size()).clone();
+    unit.stays = u < first_module;
+    unit.here = true;
+    bytes_ += static_cast<std::int64_t>(unit.storage.nbytes());
+    units_.push_back(std::move(unit));
+  }
+  std::vector<at::Tensor> storages;
+  for (const Unit& unit : units_) storages.push_back(unit.storage);
+  flat.point_to_units(storages);
+  for (std::size_t u = first_module; u < units_.size(); ++u) {
+    modules[u - first_module]->set_unit_keeper(std::make_shared<Keeper>(*this, u));
+    free(u);
+    // A guess, until the first forward shows the order.
+    if (u > first_module) units_[u].before = u - 1;
+    if (u + 1 < units_.size()) units_[u].after = u + 1;
+  }
+  most_bytes_ = bytes_;  // the start, when the user's whole model was here anyway, does not count
+}
+
+ParameterUnits::~ParameterUnits() {
+  for (UnitModule* module : modules_) module->set_unit_keeper(nullptr);
+  for (const Unit& unit : units_) wait_out({unit.work});
+}
+
+/// Starts to gather a unit.
+void ParameterUnits::fetch(std::size_t u) {
+  Unit& unit = units_[u];
+  if (unit.here || unit.work) return;
+  const std::int64_t bytes = unit.part.size() * island_.size() * unit.storage.element_size();
+  resize_memory(unit.storage, bytes);
+  bytes_ += bytes;
+  most_bytes_ = std::max(most_bytes_, bytes_);
+  unit.work =
+      island_.inside()->all_gather(alias(unit.storage), source_.narrow(0, unit.part.begin, unit.part.size()));
+}
+
+/// Waits until a unit is here.
+void ParameterUnits::bring(std::size_t u) {
+  fetch(u);
+  Unit& unit = units_[u];
+  if (!unit.work) return;
+  const std::int64_t sent = unit.part.size() * (island_.size() - 1) * unit.storage.element_size();
+  wait_for_transfer({std::exchange(unit.work, nullptr)}, sent, round_, static_cast<int>(u), trace_);
+  unit.here = true;
+}
+
+void ParameterUnits::free(std::size_t u) {
+  Unit& unit = units_[u];
+  if (unit.work) bring(u);
+  if (!unit.here) return;
+  bytes_ -= static_cast<std::int64_t>(unit.storage.storage().nbytes());
+  resize_memory(unit.storage, 0);
+  unit.here = false;
+}
+
+void ParameterUnits::before_forward(std::size_t u) {
+  bring(u);
+  if (last_) {
+    units_[*last_].after = u;
+    units_[u].before = last_;
+  }
+  last_ = u;
+  if (units_[u].after) fetch(*units_[u].after);
+}
+
+at::Tensor ParameterUnits::after_forward(std::size_t u, at::Tensor output) {
+  const bool backward_follows = at::GradMode::is_enabled() && output.requires_grad();
+  // The last unit is the first that backward needs.
+  if (!backward_follows || units_[u].after) free(u);
+  if (!units_[u].after) last_.reset();
+  if (backward_follows) {
+    output.register_hook([this, u](const at::Tensor&) {
+      bring(u);
+      if (units_[u].before) fetch(*units_[u].before);
+    });
+  }
+  return output;
+}
+
+void ParameterUnits::backward_done(std::size_t u) {
+  if (!units_[u].stays) free(u);
+}
+
+void ParameterUnits::refresh_from(const at::Tensor& shard, std::int64_t round) {
+  round_ = round;
+  last_.reset();
+  source_ = shard;
+  for (std::size_t u = 0; u < units_.size(); ++u) free(u);
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    if (units_[u].stays) fetch(u);
+  }
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    if (units_[u].stays) bring(u);
+  }
+}
+
+void ParameterUnits::gather_all() {
+  for (std::size_t u = 0; u < units_.size(); ++u) fetch(u);
+  for (std::size_t u = 0; u < units_.size(); ++u) bring(u);
+}
+
+}  // namespace co2
