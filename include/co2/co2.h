@@ -7,3 +7,4 @@
 #include <co2/options.h>
 #include <co2/synchronizer.h>
 #include <co2/trace.h>
+#include <co2/unit.h>

@@ -63,7 +63,8 @@ struct Options {
   int accumulation_steps = 1;            ///< backward passes per step(); `ddp` sends after the last one, >= 1
   std::int64_t bucket_bytes = 25 << 20;  ///< largest single collective, 1 KiB..1 GiB
   int island_size = 1;                   ///< K: workers that share gradients in every step; K divides their number
-  int zero = 0;  ///< ZeRO inside an island: 1 shards the inner optimizer's state, 2 the gradients too, 0..2
+  int zero = 0;  ///< ZeRO inside an island: 1 shards the inner optimizer's state, 2 the gradients too, 3 also the
+                 ///< parameters (of UnitModules), 0..3
 };
 
 /// An Options with every blank filled in and checked: what the mechanism runs on.

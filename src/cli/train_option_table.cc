@@ -258,9 +258,10 @@ void add_sync(std::vector<TrainOption>& options) {
             "K: workers that share gradients in every step, over a fast network; the strategy is for what "
             "is between islands",
             CO2_FIELD(sync.island_size)));
-  options.push_back(whole("zero", group, 0, 2,
-                          "ZeRO inside an island: 1 shards the optimizer's state, 2 the gradients too",
-                          CO2_FIELD(sync.zero)));
+  options.push_back(
+      whole("zero", group, 0, 3,
+            "ZeRO inside an island: 1 shards the optimizer's state, 2 the gradients too, 3 also the parameters",
+            CO2_FIELD(sync.zero)));
 }
 
 void add_cluster(std::vector<TrainOption>& options) {

@@ -51,17 +51,22 @@ std::vector<Range> Shard::fragments(int count) const {
   return ranges;
 }
 
+at::Tensor Shard::view(const at::Tensor& buffer, const Segment& segment) const {
+  const Range& range = buffer.numel() == numel() ? segment.local : segment.flat;
+  return buffer.narrow(0, range.begin, range.size());
+}
+
 at::Tensor Shard::copy_of(const at::Tensor& buffer, const Range& local) const {
   at::Tensor values = at::empty({local.size()}, buffer.options());
   for (const Segment& s : segments_of(local)) {
-    values.narrow(0, s.local.begin - local.begin, s.local.size()).copy_(buffer.narrow(0, s.flat.begin, s.flat.size()));
+    values.narrow(0, s.local.begin - local.begin, s.local.size()).copy_(view(buffer, s));
   }
   return values;
 }
 
 void Shard::write_to(const at::Tensor& buffer, const at::Tensor& values, const Range& local) const {
   for (const Segment& s : segments_of(local)) {
-    buffer.narrow(0, s.flat.begin, s.flat.size()).copy_(values.narrow(0, s.local.begin - local.begin, s.local.size()));
+    view(buffer, s).copy_(values.narrow(0, s.local.begin - local.begin, s.local.size()));
   }
 }
 

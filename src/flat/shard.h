@@ -33,10 +33,11 @@ class Shard {
   /// Some are empty if there are more fragments than there is data.
   std::vector<Range> fragments(int count) const;
 
-  /// A copy of what `buffer`, which has the layout of the flat parameters, holds in a part of the shard.
+  /// Where a segment is in `buffer`, which has either the layout of the flat parameters or that of the shard.
+  at::Tensor view(const at::Tensor& buffer, const Segment& segment) const;
+  /// A copy of what such a buffer holds in a part of the shard, and the way back.
   at::Tensor copy_of(const at::Tensor& buffer, const Range& local) const;
   at::Tensor copy_of(const at::Tensor& buffer) const { return copy_of(buffer, {0, numel()}); }
-  /// The way back.
   void write_to(const at::Tensor& buffer, const at::Tensor& values, const Range& local) const;
 
  private:

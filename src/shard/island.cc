@@ -11,14 +11,14 @@
 
 namespace co2 {
 
-Island::Island(const Cluster& cluster, int size) {
+Island::Island(const Cluster& cluster, int size, std::shared_ptr<Communicator> all) {
   if (cluster.size() % size != 0) {
     throw OptionError(fmt::format(
         "island_size = {} is not allowed with {} workers: it must divide their number, so that all islands are equal",
         size, cluster.size()));
   }
   if (size == 1) {
-    across_ = cluster.communicator("data");
+    across_ = std::move(all);
     return;
   }
   std::vector<int> inside;

@@ -16,8 +16,8 @@ namespace co2 {
 /// Thread safety: used by the training thread.
 class Island {
  public:
-  /// Throws OptionError if the workers can't be divided into islands of this size.
-  Island(const Cluster& cluster, int size);
+  /// `all`: the group of all workers. Throws OptionError if they can't be divided into islands of this size.
+  Island(const Cluster& cluster, int size, std::shared_ptr<Communicator> all);
 
   int size() const { return inside_ ? inside_->size() : 1; }
   int rank() const { return inside_ ? inside_->rank() : 0; }               ///< in the island

@@ -78,8 +78,7 @@ void ParameterUnits::fetch(std::size_t u) {
   resize_memory(unit.storage, bytes);
   bytes_ += bytes;
   most_bytes_ = std::max(most_bytes_, bytes_);
-  unit.work =
-      island_.inside()->all_gather(alias(unit.storage), source_.narrow(0, unit.part.begin, unit.part.size()));
+  unit.work = island_.inside()->all_gather(alias(unit.storage), source_.narrow(0, unit.part.begin, unit.part.size()));
 }
 
 /// Waits until a unit is here.

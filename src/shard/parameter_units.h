@@ -55,7 +55,7 @@ class ParameterUnits {
     at::Tensor storage;  ///< one-dimensional; its memory comes and goes
     bool stays = true;
     bool here = false;
-    WorkPtr work;  ///< it is on its way
+    WorkPtr work;                       ///< it is on its way
     std::optional<std::size_t> before;  ///< the unit that was used before it in the last forward
     std::optional<std::size_t> after;
   };

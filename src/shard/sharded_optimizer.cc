@@ -52,12 +52,12 @@ void give_birth_state(torch::optim::Optimizer& optimizer) {
 
 }  // namespace
 
-void give_shard(torch::optim::Optimizer& optimizer, const FlatParameters& flat, const Shard& shard,
+void give_shard(torch::optim::Optimizer& optimizer, const Shard& shard, const at::Tensor& live,
                 const at::Tensor& gradients) {
   check_elementwise(optimizer);
   for (auto& group : optimizer.param_groups()) group.params().clear();
   for (const Shard::Segment& segment : shard.segments()) {
-    at::Tensor stretch = flat.data().narrow(0, segment.flat.begin, segment.flat.size()).detach();
+    at::Tensor stretch = shard.view(live, segment).detach();
     stretch.set_requires_grad(true);
     optimizer.param_groups()[segment.group].params().push_back(stretch);
   }

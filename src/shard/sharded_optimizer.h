@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "flat/flat_parameters.h"
 #include "flat/shard.h"
 
 namespace torch::optim {
@@ -12,11 +11,11 @@ class Optimizer;
 namespace co2 {
 
 /// Makes an optimizer train this worker's shard instead of the whole model: its parameter groups then hold stretches of
-/// the flat buffer, so that its state is the shard's only. Works unchanged for optimizers that treat every element by
-/// itself.
+/// `live` (Shard::view), so that its state is the shard's only. Works unchanged for optimizers that treat every element
+/// by itself.
 ///
 /// Throws OptionError if the optimizer is not known to do that, or has begun to train.
-void give_shard(torch::optim::Optimizer& optimizer, const FlatParameters& flat, const Shard& shard,
+void give_shard(torch::optim::Optimizer& optimizer, const Shard& shard, const at::Tensor& live,
                 const at::Tensor& gradients);
 
 /// Puts the gradients back in place after a zero_grad() has dropped them.

@@ -26,16 +26,16 @@ bool no_core_to_spare(int workers_here) {
 
 }  // namespace
 
-ProgressExchange::ProgressExchange(const Cluster& cluster, const Island& island, const FlatParameters& flat,
+ProgressExchange::ProgressExchange(const Cluster& cluster, const Island& island, const Shard& shard, at::Tensor live,
                                    Recipe& recipe, Trace& trace)
     : recipe_(recipe),
       trace_(trace),
       island_(island),
-      flat_(flat),
-      shard_(flat, island.rank()),
+      shard_(shard),
+      live_(std::move(live)),
       communicator_(island.across()),
       wanted_fragments_(recipe.fragments),
-      consensus_(shard_.copy_of(flat.data())),
+      consensus_(shard_.copy_of(live_)),
       momentum_(at::zeros_like(consensus_)),
       wire_(make_wire(recipe.wire, communicator_, consensus_, recipe.bucket_bytes)),
       round_{.number = 0, .begin = 0, .local_steps = recipe.local_steps, .fragments = recipe.fragments} {
@@ -61,7 +61,7 @@ void ProgressExchange::cut(int count) {
     for (const Shard::Segment& segment : shard_.segments_of(range)) {
       parts.push_back({{segment.local.begin - range.begin, segment.local.end - range.begin},
                        segment.group,
-                       flat_.data().narrow(0, segment.flat.begin, segment.flat.size())});
+                       shard_.view(live_, segment)});
     }
     cut_now.emplace_back(static_cast<int>(cut_now.size()), recipe_, range, consensus_, momentum_, std::move(parts),
                          [this](double squared_norm) { return island_.sum(squared_norm); });
@@ -190,12 +190,12 @@ void ProgressExchange::apply_all_in_flight(const std::vector<double>& rates) {
 // Fragment by fragment: a copy of the whole model at once would be the peak of memory of a whole run.
 void ProgressExchange::average_live_parameters() {
   for (const Range& range : shard_.fragments(recipe_.fragments)) {
-    const at::Tensor average = shard_.copy_of(flat_.data(), range);
+    const at::Tensor average = shard_.copy_of(live_, range);
     const auto works = all_reduce_in_buckets(*communicator_, average, recipe_.bucket_bytes);
     const auto bytes = communicator_->all_reduce_wire_bytes(static_cast<std::int64_t>(average.nbytes()));
     wait_for_transfer(works, bytes, round_.number, -1, trace_);
     average.div_(communicator_->size());
-    shard_.write_to(flat_.data(), average, range);
+    shard_.write_to(live_, average, range);
     consensus_.narrow(0, range.begin, range.size()).copy_(average);
   }
 }

@@ -9,7 +9,6 @@
 #include <optional>
 #include <vector>
 
-#include "flat/flat_parameters.h"
 #include "flat/shard.h"
 #include "shard/island.h"
 #include "sync/fragment.h"
@@ -27,8 +26,9 @@ namespace co2 {
 /// Thread safety: used by the training thread.
 class ProgressExchange {
  public:
-  /// `recipe` is kept up to date: local_steps, fragments and clip are those in force.
-  ProgressExchange(const Cluster& cluster, const Island& island, const FlatParameters& flat, Recipe& recipe,
+  /// `live` holds the live parameters of the shard, and maybe others (Shard::view). `recipe` is kept up to date:
+  /// local_steps, fragments and clip are those in force.
+  ProgressExchange(const Cluster& cluster, const Island& island, const Shard& shard, at::Tensor live, Recipe& recipe,
                    Trace& trace);
   ~ProgressExchange();
 
@@ -42,7 +42,6 @@ class ProgressExchange {
   /// Parts of the shard whose live parameters the last call changed: the rest of the island must be told.
   const std::vector<Range>& changed() const { return changed_; }
   const at::Tensor& consensus() const { return consensus_; }  ///< of the shard
-  const Shard& shard() const { return shard_; }
   std::int64_t state_bytes() const;
   const Round& round() const { return round_; }
   const PaceControl* pace() const { return control_ ? &*control_ : nullptr; }
@@ -64,8 +63,8 @@ class ProgressExchange {
   Recipe& recipe_;
   Trace& trace_;
   const Island& island_;
-  const FlatParameters& flat_;
-  const Shard shard_;
+  const Shard& shard_;
+  const at::Tensor live_;
   std::shared_ptr<Communicator> communicator_;  // to the same shard in other islands
   const int wanted_fragments_;
 

@@ -89,7 +89,7 @@ void check_ranges(const Recipe& r) {
     reject("fragments", r.fragments, fmt::format("1 to local_steps ({})", r.local_steps));
   }
   if (r.island_size < 1) reject("island_size", r.island_size, "1 (every worker is one) to the number of workers");
-  if (!(r.zero >= 0 && r.zero <= 2)) reject("zero", r.zero, "0 to 2");
+  if (!(r.zero >= 0 && r.zero <= 3)) reject("zero", r.zero, "0 to 3");
   if (r.delay && !(*r.delay >= 0 && *r.delay <= r.local_steps)) {
     reject("delay", *r.delay, fmt::format("0 (blocking) to local_steps ({})", r.local_steps));
   }

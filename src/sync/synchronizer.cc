@@ -14,6 +14,7 @@
 #include "flat/flat_parameters.h"
 #include "flat/shard.h"
 #include "shard/island.h"
+#include "shard/parameter_units.h"
 #include "shard/sharded_gradients.h"
 #include "shard/sharded_optimizer.h"
 #include "sync/buffer_average.h"
@@ -32,7 +33,9 @@ class Synchronizer::Impl {
   void finish();
   void with_consensus(const std::function<void()>& body);
   double clip_gradients(double max_norm);
-  const at::Tensor& consensus() const { return exchange_ ? exchange_->consensus() : flat_.data(); }
+  /// The whole model's live parameters, at ZeRO 3 those of the shard.
+  const at::Tensor& live() const { return units_ ? units_->live() : flat_.data(); }
+  const at::Tensor& consensus() const { return exchange_ ? exchange_->consensus() : live(); }
   std::int64_t rounds() const;
   Pace pace() const;
 
@@ -40,19 +43,21 @@ class Synchronizer::Impl {
   Trace trace_;
   std::function<void()> before_inner_step_;
   std::int64_t steps_ = 0;
+  std::shared_ptr<Communicator> communicator_;  // all workers
   Island island_;
   FlatParameters flat_;
   Shard shard_;
+  std::unique_ptr<ParameterUnits> units_;  // ZeRO 3 only
   std::unique_ptr<ProgressExchange> exchange_;
 
  private:
   void share_gradients_in_island();
+  void show_island(const std::vector<Range>& changed, std::int64_t round);
   void give_everybody_the_same_start(torch::nn::Module& model);
   void read_rates();
   std::int64_t round_now() const;  // of the step that is being taken, or was taken last
 
   torch::optim::Optimizer& optimizer_;
-  std::shared_ptr<Communicator> communicator_;
   // Inside the island: one of them, or none.
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<ShardedGradients> sharded_;
@@ -85,13 +90,35 @@ Recipe placed(Recipe recipe, const Cluster& cluster) {
   return recipe;
 }
 
-FlatLayout layout_for(const Recipe& recipe, const torch::nn::Module& model) {
+/// The model's units, in the order in which it has registered them.
+std::vector<UnitModule*> units_of(torch::nn::Module& model) {
+  std::vector<UnitModule*> units;
+  for (const auto& module : model.modules(/*include_self=*/false)) {
+    auto* unit = dynamic_cast<UnitModule*>(module.get());
+    if (unit == nullptr) continue;
+    const auto parameters = unit->parameters();
+    const bool trains = std::any_of(parameters.begin(), parameters.end(),
+                                    [](const at::Tensor& p) { return p.requires_grad() && p.numel() > 0; });
+    if (trains) units.push_back(unit);
+  }
+  return units;
+}
+
+FlatLayout layout_for(const Recipe& recipe, torch::nn::Module& model) {
   if (recipe.island_size == 1) return {};
   // About the order in which forward uses them. The optimizer's own order need not be: with its parameters in groups by
   // weight decay, say, the last group is only complete when backward has come to the first layer.
   FlatLayout layout{.parts = recipe.island_size, .order = model.parameters()};
   const std::int64_t element = layout.order.empty() ? 4 : layout.order.front().element_size();
   layout.unit_elements = std::max<std::int64_t>(1, recipe.bucket_bytes / element);
+  if (recipe.zero < 3) return layout;
+  for (UnitModule* unit : units_of(model)) layout.units.push_back(unit->parameters());
+  if (layout.units.empty()) {
+    throw OptionError(
+        "zero = 3 needs a model with units, whose parameters come and go: derive its blocks from co2::UnitModule, or "
+        "use "
+        "zero = 2");
+  }
   return layout;
 }
 }  // namespace
@@ -99,19 +126,22 @@ FlatLayout layout_for(const Recipe& recipe, const torch::nn::Module& model) {
 Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch::optim::Optimizer& optimizer,
                          const Options& options)
     : recipe_(placed(resolve(options), cluster)),
-      island_(cluster, recipe_.island_size),
+      communicator_(cluster.communicator("data")),
+      island_(cluster, recipe_.island_size, communicator_),
       flat_(supported(optimizer), layout_for(recipe_, model)),
       shard_(flat_, island_.rank()),
       optimizer_(optimizer),
-      communicator_(cluster.communicator("data")),
       rates_(optimizer.param_groups().size(), 1.0) {
   check_same_everywhere(*communicator_, flat_, recipe_);
   give_everybody_the_same_start(model);
+  if (recipe_.zero == 3) {
+    units_ = std::make_unique<ParameterUnits>(island_, flat_, shard_, units_of(model), trace_);
+  }
   if (island_.size() > 1) share_gradients_in_island();
   if (recipe_.exchange == Recipe::Exchange::kNothing && island_.size() == 1) return;
   buffers_ = std::make_unique<BufferAverage>(communicator_, model.buffers(), trace_);
   if (recipe_.exchange == Recipe::Exchange::kProgress) {
-    exchange_ = std::make_unique<ProgressExchange>(cluster, island_, flat_, recipe_, trace_);
+    exchange_ = std::make_unique<ProgressExchange>(cluster, island_, shard_, live(), recipe_, trace_);
   }
 }
 
@@ -122,7 +152,8 @@ void Synchronizer::Impl::share_gradients_in_island() {
     return;
   }
   sharded_ = std::make_unique<ShardedGradients>(island_, flat_, recipe_.accumulation_steps, recipe_.zero >= 2, trace_);
-  give_shard(optimizer_, flat_, shard_, sharded_->values());
+  give_shard(optimizer_, shard_, live(), sharded_->values());
+  if (units_) sharded_->on_unit_full([this](std::size_t unit) { units_->backward_done(unit); });
 }
 
 Synchronizer::Impl::~Impl() {
@@ -196,11 +227,7 @@ void Synchronizer::Impl::step(double samples) {
     const double seconds = std::chrono::duration<double>(computed - last_return_).count();
     round_ends = exchange_->after_step(samples, rates_, seconds);
   }
-  if (sharded_) {
-    island_.share(flat_, flat_.data(), {{0, shard_.numel()}}, round, trace_);
-  } else if (exchange_) {
-    island_.share(flat_, flat_.data(), exchange_->changed(), round, trace_);
-  }
+  show_island(exchange_ && !sharded_ ? exchange_->changed() : std::vector<Range>{{0, shard_.numel()}}, round);
   if (buffers_ && round_ends) {
     buffers_->apply();
     buffers_->launch(round);
@@ -214,8 +241,9 @@ void Synchronizer::Impl::finish() {
   const at::NoGradGuard no_grad;
   if (exchange_) {
     exchange_->finish(rates_);
-    island_.share(flat_, flat_.data(), exchange_->changed(), round_now(), trace_);
+    show_island(exchange_->changed(), round_now());
   }
+  if (units_) units_->gather_all();
   buffers_->apply();
   buffers_->launch(round_now());
   buffers_->apply();
@@ -226,8 +254,18 @@ void Synchronizer::Impl::with_consensus(const std::function<void()>& body) {
     FlatParameters& flat;
     ~Restore() { flat.point_to(flat.data()); }
   };
+  if (!exchange_) return body();
+  if (units_) {
+    struct Back {
+      Impl& impl;
+      ~Back() { impl.units_->refresh(impl.round_now()); }
+    };
+    units_->refresh_from(consensus(), round_now());
+    const Back back{*this};
+    return body();
+  }
   at::Tensor whole = consensus();
-  if (exchange_ && island_.size() > 1) {
+  if (island_.size() > 1) {
     const at::NoGradGuard no_grad;
     whole = at::empty_like(flat_.data());
     shard_.write_to(whole, consensus(), {0, shard_.numel()});
@@ -236,6 +274,15 @@ void Synchronizer::Impl::with_consensus(const std::function<void()>& body) {
   flat_.point_to(whole);
   const Restore restore{flat_};
   body();
+}
+
+/// Tells the island what has changed in this worker's shard.
+void Synchronizer::Impl::show_island(const std::vector<Range>& changed, std::int64_t round) {
+  if (units_) {
+    units_->refresh(round);
+  } else if (sharded_ || exchange_) {
+    island_.share(flat_, flat_.data(), changed, round, trace_);
+  }
 }
 
 double Synchronizer::Impl::clip_gradients(double max_norm) {
@@ -292,7 +339,7 @@ std::int64_t Synchronizer::steps() const { return impl_->steps_; }
 std::int64_t Synchronizer::rounds() const { return impl_->rounds(); }
 const Recipe& Synchronizer::recipe() const { return impl_->recipe_; }
 Trace& Synchronizer::trace() { return impl_->trace_; }
-const at::Tensor& Synchronizer::live() const { return impl_->flat_.data(); }
+const at::Tensor& Synchronizer::live() const { return impl_->live(); }
 const at::Tensor& Synchronizer::consensus() const { return impl_->consensus(); }
 
 Pace Synchronizer::pace() const { return impl_->pace(); }

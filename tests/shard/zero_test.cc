@@ -22,21 +22,31 @@ namespace {
 
 using test::run_workers;
 
+struct Layer : UnitModule {
+  Layer(int in, int out) : linear(register_module("linear", torch::nn::Linear(in, out))) {}
+  at::Tensor forward(const at::Tensor& x) {
+    return as_unit([&] { return torch::tanh(linear(x)); });
+  }
+  torch::nn::Linear linear;
+};
+
 /// Odd sizes, a parameter of one element, one of none, and a frozen one.
 struct Net : torch::nn::Module {
   Net() {
     torch::manual_seed(3);
-    first = register_module("first", torch::nn::Linear(13, 37));
-    second = register_module("second", torch::nn::Linear(37, 5));
+    first = register_module("first", std::make_shared<Layer>(13, 37));
+    second = register_module("second", std::make_shared<Layer>(37, 37));
+    last = register_module("last", torch::nn::Linear(37, 5));
     scale = register_parameter("scale", torch::ones({1}));
     nothing = register_parameter("nothing", torch::zeros({0}));
     frozen = register_parameter("frozen", torch::full({3}, 0.5), /*requires_grad=*/false);
   }
   at::Tensor loss(const at::Tensor& x, const at::Tensor& y) {
-    return torch::mse_loss(second(torch::tanh(first(x))) * scale + frozen.sum(), y);
+    return torch::mse_loss(last(second->forward(first->forward(x))) * scale + frozen.sum(), y);
   }
-  torch::nn::Linear first{nullptr};
-  torch::nn::Linear second{nullptr};
+  std::shared_ptr<Layer> first;
+  std::shared_ptr<Layer> second;
+  torch::nn::Linear last{nullptr};
   at::Tensor scale;
   at::Tensor nothing;
   at::Tensor frozen;
@@ -50,8 +60,9 @@ MakeOptimizer with(OptimizerOptions options) {
   return [options](Net& net) -> std::unique_ptr<torch::optim::Optimizer> {
     auto decay = std::make_unique<OptimizerOptions>(options);
     decay->weight_decay(0.1);
-    std::vector<at::Tensor> weights{net.first->weight, net.second->weight};
-    std::vector<at::Tensor> rest{net.first->bias, net.second->bias, net.scale, net.nothing, net.frozen};
+    std::vector<at::Tensor> weights{net.first->linear->weight, net.second->linear->weight, net.last->weight};
+    std::vector<at::Tensor> rest{
+        net.first->linear->bias, net.second->linear->bias, net.last->bias, net.scale, net.nothing, net.frozen};
     std::vector<torch::optim::OptimizerParamGroup> groups;
     groups.emplace_back(weights, std::move(decay));
     groups.emplace_back(rest, std::make_unique<OptimizerOptions>(options));
@@ -130,7 +141,8 @@ const std::vector<std::pair<std::string, MakeOptimizer>>& optimizers() {
 }
 
 // The in-process backend adds in the order of ranks, so sums are the same bits whoever takes them. Only what adds in
-// another order may differ: the norm for clipping, and passes that travel one by one (stage 2 with accumulation).
+// another order may differ: the norm for clipping, and passes that travel one by one (stages 2 and 3 with
+// accumulation).
 constexpr double kOtherOrder = 2e-5;
 
 TEST(Zero, EveryStageTrainsAsStageZero) {
@@ -144,10 +156,10 @@ TEST(Zero, EveryStageTrainsAsStageZero) {
             return train(workers, {optimizer, options, clip});
           };
           const auto reference = run(0);
-          for (const int stage : {1, 2}) {
+          for (const int stage : {1, 2, 3}) {
             SCOPED_TRACE(name + ", " + std::to_string(workers) + " workers, stage " + std::to_string(stage) +
                          ", accumulation " + std::to_string(accumulation) + ", clip " + std::to_string(clip));
-            const bool other_order = clip > 0 || (stage == 2 && accumulation > 1);
+            const bool other_order = clip > 0 || (stage >= 2 && accumulation > 1);
             expect_equal(reference, run(stage), other_order ? kOtherOrder : 0);
             if (HasFatalFailure()) return;
           }
@@ -167,7 +179,7 @@ TEST(Zero, EveryStageTrainsAsStageZeroBetweenIslands) {
       };
       const auto reference = run(0);
       EXPECT_TRUE(reference[0].parameters.equal(reference[3].parameters)) << "all workers end with the same model";
-      for (const int stage : {1, 2}) {
+      for (const int stage : {1, 2, 3}) {
         SCOPED_TRACE(std::string(co2::name(strategy)) + ", " + name + ", stage " + std::to_string(stage));
         expect_equal(reference, run(stage), 0);
         if (HasFatalFailure()) return;
@@ -217,10 +229,11 @@ TEST(Zero, ShardsTheOptimizersState) {
     return train(4, {optimizers()[2].second, options, 0, 3})[0].state_elements;
   };
   const std::int64_t whole = state(0);
-  EXPECT_EQ(whole, 13 * 37 + 37 + 37 * 5 + 5 + 1);
+  EXPECT_EQ(whole, 13 * 37 + 37 + 37 * 37 + 37 + 37 * 5 + 5 + 1);
   // Alignment pads what is as small as this.
   EXPECT_LT(state(1), whole / 4 + 4 * 64);
   EXPECT_EQ(state(1), state(2));
+  EXPECT_LT(state(3), whole / 4 + 8 * 64);
 }
 
 TEST(Zero, RefusesWhatItCantDo) {
@@ -239,6 +252,13 @@ TEST(Zero, RefusesWhatItCantDo) {
   EXPECT_NE(message(2, sgd, {.island_size = 0}).find("island_size = 0"), std::string::npos);
   EXPECT_NE(message(4, sgd, {.strategy = Strategy::kDdp, .island_size = 2}).find("one island of all 4 workers"),
             std::string::npos);
+  // A model without units.
+  const auto alone = [](const Cluster& cluster) {
+    torch::nn::Linear model(3, 3);
+    torch::optim::SGD plain(model->parameters(), 0.1);
+    const Synchronizer sync(cluster, *model, plain, {.strategy = Strategy::kDdp, .zero = 3});
+  };
+  EXPECT_THROW(run_workers(2, alone), OptionError);
   struct Own : torch::optim::Optimizer {
     explicit Own(const std::vector<at::Tensor>& parameters)
         : Optimizer({torch::optim::OptimizerParamGroup(parameters)}, std::make_unique<torch::optim::SGDOptions>(0.1)) {}

@@ -1,6 +1,7 @@
 #include "train/gpt/gpt.h"
 
 #include <co2/error.h>
+#include <co2/unit.h>
 #include <fmt/format.h>
 #include <torch/torch.h>
 
@@ -40,7 +41,7 @@ struct Embedding : torch::nn::Module {
   at::Tensor weight;
 };
 
-struct Attention : torch::nn::Module {
+struct Attention : UnitModule {
   Attention(const GptConfig& config, double residual_deviation, at::Generator& random)
       : heads(config.heads),
         c_attn(register_module("c_attn",
@@ -49,6 +50,9 @@ struct Attention : torch::nn::Module {
                                std::make_shared<Conv1D>(config.width, config.width, residual_deviation, random))) {}
 
   at::Tensor forward(const at::Tensor& x, std::int64_t batch, std::int64_t time) {
+    return as_unit([&] { return mix(x, batch, time); });
+  }
+  at::Tensor mix(const at::Tensor& x, std::int64_t batch, std::int64_t time) {
     const auto width = x.size(1);
     // Heads are strided views of the one product: the attention kernel takes strides, so nothing is copied, and its
     // result lies in memory as [batch, time, width].
@@ -61,12 +65,14 @@ struct Attention : torch::nn::Module {
   std::shared_ptr<Conv1D> c_attn, c_proj;
 };
 
-struct Mlp : torch::nn::Module {
+struct Mlp : UnitModule {
   Mlp(const GptConfig& config, double residual_deviation, at::Generator& random)
       : c_fc(register_module("c_fc", std::make_shared<Conv1D>(config.width, 4 * config.width, kInitDeviation, random))),
         c_proj(register_module("c_proj",
                                std::make_shared<Conv1D>(4 * config.width, config.width, residual_deviation, random))) {}
-  at::Tensor forward(const at::Tensor& x) { return c_proj->forward(at::gelu(c_fc->forward(x), "tanh")); }
+  at::Tensor forward(const at::Tensor& x) {
+    return as_unit([&] { return c_proj->forward(at::gelu(c_fc->forward(x), "tanh")); });
+  }
   std::shared_ptr<Conv1D> c_fc, c_proj;
 };
 
