@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "flat/flat_parameters.h"
 #include "sync/buffer_average.h"
@@ -58,6 +60,20 @@ torch::optim::Optimizer& supported(torch::optim::Optimizer& optimizer) {
   }
   return optimizer;
 }
+
+/// About the order in which forward uses them. The optimizer's own order need not be: with its parameters in groups by
+/// weight decay, say, the last group is only complete when backward has come to the first layer.
+std::vector<at::Tensor> in_model_order(std::vector<at::Tensor> trained, const torch::nn::Module& model) {
+  std::unordered_map<const void*, std::size_t> place;
+  for (const at::Tensor& parameter : model.parameters()) place.emplace(parameter.unsafeGetTensorImpl(), place.size());
+  const auto place_of = [&](const at::Tensor& parameter) {
+    const auto found = place.find(parameter.unsafeGetTensorImpl());
+    return found == place.end() ? place.size() : found->second;
+  };
+  std::stable_sort(trained.begin(), trained.end(),
+                   [&](const at::Tensor& a, const at::Tensor& b) { return place_of(a) < place_of(b); });
+  return trained;
+}
 }  // namespace
 
 Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch::optim::Optimizer& optimizer,
@@ -72,8 +88,8 @@ Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch
   if (recipe_.exchange == Recipe::Exchange::kNothing) return;
   buffers_ = std::make_unique<BufferAverage>(communicator_, model.buffers(), trace_);
   if (recipe_.exchange == Recipe::Exchange::kGradients) {
-    reducer_ = std::make_unique<GradientReducer>(communicator_, flat_.parameters(), recipe_.bucket_bytes,
-                                                 recipe_.accumulation_steps, trace_);
+    reducer_ = std::make_unique<GradientReducer>(communicator_, in_model_order(flat_.parameters(), model),
+                                                 recipe_.bucket_bytes, recipe_.accumulation_steps, trace_);
   } else {
     exchange_ = std::make_unique<ProgressExchange>(cluster, communicator_, flat_, recipe_, trace_);
   }
