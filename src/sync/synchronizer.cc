@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "flat/flat_parameters.h"
 #include "flat/shard.h"
@@ -51,7 +53,7 @@ class Synchronizer::Impl {
   std::unique_ptr<ProgressExchange> exchange_;
 
  private:
-  void share_gradients_in_island();
+  void share_gradients_in_island(const torch::nn::Module& model);
   void show_island(const std::vector<Range>& changed, std::int64_t round);
   void give_everybody_the_same_start(torch::nn::Module& model);
   void read_rates();
@@ -72,6 +74,20 @@ torch::optim::Optimizer& supported(torch::optim::Optimizer& optimizer) {
     throw OptionError("LBFGS evaluates the loss inside its step, which step() can't do: use another optimizer");
   }
   return optimizer;
+}
+
+/// About the order in which forward uses them. The optimizer's own order need not be: with its parameters in groups by
+/// weight decay, say, the last group is only complete when backward has come to the first layer.
+std::vector<at::Tensor> in_model_order(std::vector<at::Tensor> trained, const torch::nn::Module& model) {
+  std::unordered_map<const void*, std::size_t> place;
+  for (const at::Tensor& parameter : model.parameters()) place.emplace(parameter.unsafeGetTensorImpl(), place.size());
+  const auto place_of = [&](const at::Tensor& parameter) {
+    const auto found = place.find(parameter.unsafeGetTensorImpl());
+    return found == place.end() ? place.size() : found->second;
+  };
+  std::stable_sort(trained.begin(), trained.end(),
+                   [&](const at::Tensor& a, const at::Tensor& b) { return place_of(a) < place_of(b); });
+  return trained;
 }
 
 /// `ddp` is one island of all workers.
@@ -106,8 +122,6 @@ std::vector<UnitModule*> units_of(torch::nn::Module& model) {
 
 FlatLayout layout_for(const Recipe& recipe, torch::nn::Module& model) {
   if (recipe.island_size == 1) return {};
-  // About the order in which forward uses them. The optimizer's own order need not be: with its parameters in groups by
-  // weight decay, say, the last group is only complete when backward has come to the first layer.
   FlatLayout layout{.parts = recipe.island_size, .order = model.parameters()};
   const std::int64_t element = layout.order.empty() ? 4 : layout.order.front().element_size();
   layout.unit_elements = std::max<std::int64_t>(1, recipe.bucket_bytes / element);
@@ -137,7 +151,7 @@ Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch
   if (recipe_.zero == 3) {
     units_ = std::make_unique<ParameterUnits>(island_, flat_, shard_, units_of(model), trace_);
   }
-  if (island_.size() > 1) share_gradients_in_island();
+  if (island_.size() > 1) share_gradients_in_island(model);
   if (recipe_.exchange == Recipe::Exchange::kNothing && island_.size() == 1) return;
   buffers_ = std::make_unique<BufferAverage>(communicator_, model.buffers(), trace_);
   if (recipe_.exchange == Recipe::Exchange::kProgress) {
@@ -145,10 +159,10 @@ Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch
   }
 }
 
-void Synchronizer::Impl::share_gradients_in_island() {
+void Synchronizer::Impl::share_gradients_in_island(const torch::nn::Module& model) {
   if (recipe_.zero == 0) {
-    reducer_ = std::make_unique<GradientReducer>(island_.inside(), flat_.parameters(), recipe_.bucket_bytes,
-                                                 recipe_.accumulation_steps, trace_);
+    reducer_ = std::make_unique<GradientReducer>(island_.inside(), in_model_order(flat_.parameters(), model),
+                                                 recipe_.bucket_bytes, recipe_.accumulation_steps, trace_);
     return;
   }
   sharded_ = std::make_unique<ShardedGradients>(island_, flat_, recipe_.accumulation_steps, recipe_.zero >= 2, trace_);

@@ -232,7 +232,7 @@ class Run {
 
   void record(double validation_loss) {
     if (!speaks()) return;
-    const auto communication = sync_->trace().total();
+    const auto communication = during_training_ ? *during_training_ : sync_->trace().total();
     latest_.step = result_.steps;
     latest_.wall_seconds = seconds_since(origin_);
     latest_.validation_loss = validation_loss;
@@ -275,11 +275,11 @@ class Run {
   void collect_figures() {
     const auto& trace = sync_->trace();
     const WorkerFigures mine{
-        .transfer_seconds = during_training_.transfer_seconds,
-        .exposed_seconds = during_training_.exposed_seconds,
+        .transfer_seconds = during_training_->transfer_seconds,
+        .exposed_seconds = during_training_->exposed_seconds,
         .compute_seconds = trace.seconds(SpanKind::kCompute),
         .outer_seconds = trace.seconds(SpanKind::kOuter),
-        .bytes_sent = during_training_.bytes,
+        .bytes_sent = during_training_->bytes,
         .outer_state_bytes = sync_->outer_state_bytes(),
         .peak_megabytes = peak_resident_megabytes(),
         .threads = at::get_num_threads(),
@@ -313,7 +313,7 @@ class Run {
   std::optional<Synchronizer> sync_;
 
   RunResult result_;
-  Overlap during_training_;
+  std::optional<Overlap> during_training_;  // once it is over: without the exchange at the end
   Metrics latest_{.train_loss = RunResult::kUnknown};
   double rate_ = 0;
   bool warned_ = false;
