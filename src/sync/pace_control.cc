@@ -9,12 +9,12 @@ namespace co2 {
 namespace {
 
 constexpr std::size_t kForHiding = 3;  // a median of three ignores one spike, and follows a change after two rounds
-constexpr std::size_t kForCost =
-    15;  // cycles of short rounds are measured badly, and a little more or less hurts nobody
+constexpr std::size_t kForCost = 7;    // measured badly in short rounds, and a little more or less hurts nobody
 // A plan stays as long as the wanted τ is within these shares of it: measured times are never twice the same, and each
 // change costs a little. Too small a τ exposes the network, so that side is tighter, and within the margin.
 constexpr double kTooLarge = 0.7;
 constexpr double kTooSmall = 1.12;
+constexpr double kTooCostly = 1.25;
 constexpr int kStepsPerFragment = 2;   // workers do not step in time: with one step, who is ahead waits for the others
 constexpr double kLatencyShare = 0.1;  // of a round, for the latency of all its exchanges together
 
@@ -65,7 +65,8 @@ Plan PaceControl::next(const RoundTimes& times) {
     at_most = std::max(at_most, to_hide(recent_[i]));
   }
   bounded_ = typically > limits_.max_local_steps;
-  const bool too_small = typically > kTooSmall * plan_.local_steps;
+  const bool too_small =
+      to_hide(typical_) > kTooSmall * plan_.local_steps || to_afford > kTooCostly * plan_.local_steps;
   const bool too_large = at_most < kTooLarge * plan_.local_steps;
   if (!first && !too_small && !too_large) return plan_;
 
