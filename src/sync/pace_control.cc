@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <vector>
 
 namespace co2 {
@@ -46,11 +47,12 @@ Plan PaceControl::next(const RoundTimes& times) {
   const bool first = recent_.empty();
   recent_.push_back(times);
   if (recent_.size() > kForCost) recent_.pop_front();
+  const auto last = [&](std::size_t rounds) {
+    return recent_ | std::views::drop(recent_.size() - std::min(rounds, recent_.size()));
+  };
   const auto typical = [&](double RoundTimes::*field, std::size_t rounds) {
     std::vector<double> values;
-    for (std::size_t i = recent_.size() - std::min(rounds, recent_.size()); i < recent_.size(); ++i) {
-      values.push_back(recent_[i].*field);
-    }
+    for (const RoundTimes& t : last(rounds)) values.push_back(t.*field);
     return median(std::move(values));
   };
   typical_ = {typical(&RoundTimes::step, kForHiding), typical(&RoundTimes::transfer, kForHiding),
@@ -61,9 +63,7 @@ Plan PaceControl::next(const RoundTimes& times) {
   const double to_afford = std::max(typical_.cost / (limits_.exchange_share * typical_.step), 1.0);
   const double typically = std::max(to_hide(typical_), to_afford);
   double at_most = to_afford;
-  for (std::size_t i = recent_.size() - std::min(kForHiding, recent_.size()); i < recent_.size(); ++i) {
-    at_most = std::max(at_most, to_hide(recent_[i]));
-  }
+  for (const RoundTimes& t : last(kForHiding)) at_most = std::max(at_most, to_hide(t));
   bounded_ = typically > limits_.max_local_steps;
   const bool too_small =
       to_hide(typical_) > kTooSmall * plan_.local_steps || to_afford > kTooCostly * plan_.local_steps;
