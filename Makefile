@@ -7,8 +7,8 @@
 ARGS ?=
 PREFIX ?= /usr/local
 SOURCES = $(shell git ls-files '*.h' '*.cc')
-# One at a time: the tests over a network measure how long transfers take.
-CTEST = ctest --output-on-failure --no-tests=error --timeout 900
+# Two at a time, but for those that measure how long something takes, which are RUN_SERIAL.
+CTEST = ctest --parallel 2 --output-on-failure --no-tests=error --timeout 900
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build train test bench asan tsan format tidy install clean

@@ -13,12 +13,14 @@ endif()
 string(REPLACE -O3 -O2 CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
 
 # ccache and a precompiled header only work together when ccache may overlook macros that were defined before it
-# (pch_defines, time_macros) and g++ leaves a mark where the header was used (-fpch-preprocess, below).
+# (pch_defines, time_macros) and g++ leaves a mark where the header was used (-fpch-preprocess, below). Clones of the
+# project share what ccache knows: paths inside it are made relative (BASEDIR, NOHASHDIR).
 find_program(CO2_CCACHE ccache)
 mark_as_advanced(CO2_CCACHE)
 if(CO2_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CO2_CCACHE})
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CO2_CCACHE})
 endif()
 
 add_library(co2_flags INTERFACE)

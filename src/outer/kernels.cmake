@@ -3,7 +3,8 @@
 
 # No contraction to fused multiply-adds: all vector widths must give the same bits.
 set(_kernels outer/kernel_avx2.cc outer/kernel_avx512.cc outer/kernel_baseline.cc)
-set_source_files_properties(${_kernels} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>;-ffp-contract=off")
+set_source_files_properties(${_kernels} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
+  COMPILE_OPTIONS "$<$<CONFIG:Release>:-O3>;-ffp-contract=off")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_property(SOURCE outer/kernel_avx2.cc APPEND PROPERTY COMPILE_OPTIONS -mavx2)
   # GCC 12 warns about its own AVX-512 intrinsics.

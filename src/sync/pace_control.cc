@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <vector>
 
 namespace co2 {
@@ -9,12 +10,12 @@ namespace co2 {
 namespace {
 
 constexpr std::size_t kForHiding = 3;  // a median of three ignores one spike, and follows a change after two rounds
-constexpr std::size_t kForCost =
-    15;  // cycles of short rounds are measured badly, and a little more or less hurts nobody
+constexpr std::size_t kForCost = 7;    // measured badly in short rounds, and a little more or less hurts nobody
 // A plan stays as long as the wanted τ is within these shares of it: measured times are never twice the same, and each
 // change costs a little. Too small a τ exposes the network, so that side is tighter, and within the margin.
 constexpr double kTooLarge = 0.7;
 constexpr double kTooSmall = 1.12;
+constexpr double kTooCostly = 1.25;
 constexpr int kStepsPerFragment = 2;   // workers do not step in time: with one step, who is ahead waits for the others
 constexpr double kLatencyShare = 0.1;  // of a round, for the latency of all its exchanges together
 
@@ -46,11 +47,12 @@ Plan PaceControl::next(const RoundTimes& times) {
   const bool first = recent_.empty();
   recent_.push_back(times);
   if (recent_.size() > kForCost) recent_.pop_front();
+  const auto last = [&](std::size_t rounds) {
+    return recent_ | std::views::drop(recent_.size() - std::min(rounds, recent_.size()));
+  };
   const auto typical = [&](double RoundTimes::*field, std::size_t rounds) {
     std::vector<double> values;
-    for (std::size_t i = recent_.size() - std::min(rounds, recent_.size()); i < recent_.size(); ++i) {
-      values.push_back(recent_[i].*field);
-    }
+    for (const RoundTimes& t : last(rounds)) values.push_back(t.*field);
     return median(std::move(values));
   };
   typical_ = {typical(&RoundTimes::step, kForHiding), typical(&RoundTimes::transfer, kForHiding),
@@ -61,11 +63,10 @@ Plan PaceControl::next(const RoundTimes& times) {
   const double to_afford = std::max(typical_.cost / (limits_.exchange_share * typical_.step), 1.0);
   const double typically = std::max(to_hide(typical_), to_afford);
   double at_most = to_afford;
-  for (std::size_t i = recent_.size() - std::min(kForHiding, recent_.size()); i < recent_.size(); ++i) {
-    at_most = std::max(at_most, to_hide(recent_[i]));
-  }
+  for (const RoundTimes& t : last(kForHiding)) at_most = std::max(at_most, to_hide(t));
   bounded_ = typically > limits_.max_local_steps;
-  const bool too_small = typically > kTooSmall * plan_.local_steps;
+  const bool too_small =
+      to_hide(typical_) > kTooSmall * plan_.local_steps || to_afford > kTooCostly * plan_.local_steps;
   const bool too_large = at_most < kTooLarge * plan_.local_steps;
   if (!first && !too_small && !too_large) return plan_;
 

@@ -41,7 +41,7 @@ PaceMeter::PaceMeter(std::shared_ptr<Communicator> data, std::shared_ptr<Communi
       elements_(elements),
       element_bytes_(element_bytes),
       cycles_count_(cycles_count),
-      payload_(at::zeros({4}, at::kDouble)) {}
+      payload_(at::zeros({3}, at::kDouble)) {}
 
 PaceMeter::~PaceMeter() { wait_out({work_}); }
 
@@ -56,13 +56,13 @@ void PaceMeter::probe() {
   timed_all_reduce(*data_, chunk);  // connections that have been idle start slowly
   // What a few milliseconds cost is scaled up to the whole model: the least of several, because all that disturbs adds.
   double elapsed = 0;
-  double transfer = 0;
+  double transfer = std::numeric_limits<double>::infinity();
   double cost = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kProbes && elapsed < kProbeSeconds; ++i) {
     const double cycles_before = cycles();
     const double took = timed_all_reduce(*data_, chunk);  // agreed, so all workers stop together
     cost = std::min(cost, cycles() - cycles_before);
-    transfer = i == 0 ? took : std::min(transfer, took);
+    transfer = std::min(transfer, took);
     elapsed += took;
   }
   const double scale = static_cast<double>(model_bytes) / static_cast<double>(std::max<std::int64_t>(bytes, 1));
@@ -103,7 +103,7 @@ void PaceMeter::launch() {
   steps_.clear();
 
   // The transfer as the last one to join saw it: for the others it includes waiting for that one.
-  const std::array<double, 4> values{mine.step, -mine.transfer, mine.cost, latency_};
+  const std::array<double, 3> values{mine.step, -mine.transfer, mine.cost};
   std::copy(values.begin(), values.end(), payload_.data_ptr<double>());
   work_ = control_->all_reduce(payload_, ReduceOp::kMax);
 }
@@ -113,7 +113,6 @@ std::optional<RoundTimes> PaceMeter::agreed() {
   const WorkPtr work = std::exchange(work_, nullptr);
   work->wait();
   const double* values = payload_.data_ptr<double>();
-  latency_ = values[3];
   return RoundTimes{.step = values[0], .transfer = -values[1], .cost = values[2]};
 }
 

@@ -80,14 +80,16 @@ def test_a_short_comparison(tmp_path):
 
 
 def test_local_steps_follow_the_network(tmp_path):
-    """Fast, slow, fast. The wanted τ differ by far more than the noise of a shared machine."""
+    """Fast, slow, fast. The wanted τ differ by far more than the noise of a shared machine. Exchanges may cost more than
+    by default, so that it is the network which decides. A round on the slow link takes more than two seconds, and τ
+    follows after two or three of them: the second half of that phase counts as settled."""
     training = ["--corpus", "synthetic", "--batch", "2", "--context", "32", "--repeats", "1"]
     result = co2("lab", *training, "--rates", "1gbit", "--strategies", "none", "--steps", 200, "--out", "fast", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     (table,) = json.loads((tmp_path / "fast/lab.json").read_text())["tables"]
     steps_per_second = table["rows"][0]["units_per_second"]["median"] / (2 * 2 * 32)
-    result = co2("lab", *training, "--rates", "1gbit/8s/20mbit/22s/1gbit", "--strategies", "co2",
-                 "--steps", round(60 * steps_per_second), "--out", "out", cwd=tmp_path)
+    result = co2("lab", *training, "--rates", "1gbit/8s/20mbit/30s/1gbit", "--strategies", "co2",
+                 "--steps", round(70 * steps_per_second), "--out", "out", "--", "--exchange-share", 0.05, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     (run,) = json.loads((tmp_path / "out/lab.json").read_text())["runs"]
     slow, fast = (change["wall_seconds"] for change in run["rate_changes"])
@@ -101,12 +103,12 @@ def test_local_steps_follow_the_network(tmp_path):
         first, last = part[0], part[-1]
         return (last["exposed_seconds"] - first["exposed_seconds"]) / (last["wall_seconds"] - first["wall_seconds"])
 
-    before, during, after = between(0, slow), between(slow + 12, fast), lines[-20:]
+    before, during, after = between(0, slow), between((slow + fast) / 2, fast), lines[-20:]
     chosen = [line["local_steps"] for line in lines]
     assert during[-1]["local_steps"] > 1.5 * before[-1]["local_steps"], chosen
     assert after[-1]["local_steps"] < 0.7 * during[-1]["local_steps"], chosen
-    assert exposed_share(during) < 0.05
-    assert exposed_share(between(fast, 1e9)) < 0.05
+    assert exposed_share(during) < 0.05, chosen
+    assert exposed_share(between(fast, 1e9)) < 0.05, chosen
 
 
 def test_killed_in_the_middle_it_leaves_nothing(tmp_path):

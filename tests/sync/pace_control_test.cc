@@ -105,7 +105,7 @@ TEST(PaceControl, ACostThatIsMeasuredBadlyDoesNotMakeThePlanWander) {
   PaceControl control(limits(), {12, 4});
   std::vector<RoundTimes> times;
   for (int i = 0; i < 500; ++i) times.push_back({kStep, 0.1 * kStep, 24 * 0.02 * kStep * noise(random)});
-  EXPECT_LE(changes(plans(control, times)), 25);
+  EXPECT_LE(changes(plans(control, times)), 45);  // well above 100 without a memory
   EXPECT_GE(control.plan().local_steps, 20);
   EXPECT_LE(control.plan().local_steps, 36);
 }
