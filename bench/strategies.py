@@ -2,9 +2,9 @@
 medians with the lowest and highest of the repeats.
 
     python bench/strategies.py build/co2 [--model mini] [--workers 2] [--steps 36] [--repeats 3] [--json FILE]
-                               [-- more options of co2 train]
+                               [--strategies none,co2,ddp] [-- more options of co2 train]
 
-Throughput is that of training alone (start-up, evaluation and export are not in it), summed over the workers. Memory is
+ddp+zero2 is ddp with --zero 2, co2+bfloat16 is co2 with --wire bfloat16. Throughput is that of training alone (start-up, evaluation and export are not in it), summed over the workers. Memory is
 the largest resident size of any worker; the difference to `none` or `ddp`, in copies of the model, is what the strategy
 costs.
 """
@@ -23,14 +23,21 @@ FIGURES = {
     "transfer s": lambda s: s["transfer_seconds"],
     "exposed s": lambda s: s["exposed_seconds"],
     "MB/step": lambda s: s["bytes_sent_per_worker_and_step"] / 1e6,
+    "parameters MB": lambda s: s["memory"]["parameters"] / 1e6,
+    "gradients MB": lambda s: s["memory"]["gradients"] / 1e6,
     "peak MB": lambda s: max(w["peak_megabytes"] for w in s["per_worker"]),
 }
 
 
 def train(arguments, strategy, folder):
+    strategy, *variants = strategy.split("+")
+    more = list(arguments.more)
+    for variant in variants:
+        stage = variant.removeprefix("zero")
+        more += ["--zero", stage] if stage != variant else ["--wire", variant]
     command = [arguments.program, "train", "--strategy", strategy, "--workers", str(arguments.workers), "--model",
                arguments.model, "--steps", str(arguments.steps), "--eval-every", "0", "--corpus", "synthetic",
-               "--sample-bytes", "0", "--out", str(folder), *arguments.more]
+               "--sample-bytes", "0", "--out", str(folder), *more]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode != 0:
         sys.exit(f"{' '.join(command)} failed:\n{result.stderr}")

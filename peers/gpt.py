@@ -32,6 +32,7 @@ PRESETS = {
     "medium": GptConfig(24, 16, 1024, 1024),
     "large": GptConfig(36, 20, 1280, 1024),
     "xl": GptConfig(48, 25, 1600, 1024),
+    "7b": GptConfig(32, 32, 4096, 2048),
 }
 
 

@@ -39,7 +39,7 @@ def worker_figures(sent: int | None, threads: int) -> dict:
         "compute_seconds": None,
         "outer_seconds": None,
         "bytes_sent": sent,
-        "outer_state_bytes": None,
+        "memory": None,
         "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6,
         "threads": threads,
         "cores": usable_cores(),

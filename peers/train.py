@@ -177,7 +177,7 @@ class Run:
             "overlap": None,
             "bytes_sent_per_worker": mean_sent,
             "bytes_sent_per_worker_and_step": None if mean_sent is None else mean_sent / self.steps,
-            "outer_state_bytes": None,
+            "memory": None,
             "launcher": "environment",
             "workers": self.size,
             "local_steps": self.strategy.local_steps,

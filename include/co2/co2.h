@@ -4,6 +4,7 @@
 #include <co2/cluster.h>
 #include <co2/communicator.h>
 #include <co2/error.h>
+#include <co2/memory.h>
 #include <co2/options.h>
 #include <co2/synchronizer.h>
 #include <co2/trace.h>

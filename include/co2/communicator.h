@@ -59,6 +59,8 @@ class Communicator {
 
   /// Bytes that one rank sends for an all-reduce of `bytes`, with this backend's algorithm.
   virtual std::int64_t all_reduce_wire_bytes(std::int64_t bytes) const = 0;
+  /// Bytes that a reduce-scatter of `bytes` needs besides its tensors until it is over.
+  virtual std::int64_t reduce_scatter_scratch_bytes(std::int64_t bytes) const = 0;
 
   /// Processor time that the backend's own threads in this process have used so far, over all groups; 0 if it can't
   /// tell.

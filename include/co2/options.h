@@ -39,6 +39,12 @@ enum class Wire {
   kBfloat16,  ///< two bytes per element; what rounding leaves behind stays with the worker and is sent later
 };
 
+/// What forward and backward compute in.
+enum class Compute {
+  kPlain,     ///< the parameters' own dtype
+  kBfloat16,  ///< bfloat16 copies of the parameters; the parameters themselves, in their own dtype, are in the shard
+};
+
 /// For Options::local_steps: chosen and adapted while training (docs/choosing-local-steps.md).
 inline constexpr int kAuto = -1;
 
@@ -65,6 +71,7 @@ struct Options {
   int island_size = 1;                   ///< K: workers that share gradients in every step; K divides their number
   int zero = 0;  ///< ZeRO inside an island: 1 shards the inner optimizer's state, 2 the gradients too, 3 also the
                  ///< parameters (of UnitModules), 0..3
+  Compute compute = Compute::kPlain;
 };
 
 /// An Options with every blank filled in and checked: what the mechanism runs on.
@@ -94,6 +101,7 @@ struct Recipe {
   std::int64_t bucket_bytes = 25 << 20;
   int island_size = 1;
   int zero = 0;
+  Compute compute = Compute::kPlain;
 };
 
 /// Fills in the strategy's values and checks all of it; throws OptionError that names the option, value and range.
@@ -103,11 +111,13 @@ std::string_view name(Strategy strategy);
 std::string_view name(Restart restart);
 std::string_view name(ClipMode mode);
 std::string_view name(Wire wire);
+std::string_view name(Compute compute);
 /// The inverse of name(); throws OptionError with the closest valid name.
 Strategy strategy_from_name(std::string_view text);
 Restart restart_from_name(std::string_view text);
 ClipMode clip_mode_from_name(std::string_view text);
 Wire wire_from_name(std::string_view text);
+Compute compute_from_name(std::string_view text);
 const std::vector<Strategy>& all_strategies();
 
 }  // namespace co2

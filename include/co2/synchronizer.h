@@ -1,6 +1,7 @@
 #pragma once
 
 #include <co2/cluster.h>
+#include <co2/memory.h>
 #include <co2/options.h>
 #include <co2/trace.h>
 
@@ -82,11 +83,12 @@ class Synchronizer {
   double clip_gradients(double max_norm);
 
   /// The flat buffers: live parameters, and the consensus that all islands share (`none` and `ddp`: the live ones). In
-  /// islands of several workers the consensus is that of this worker's shard.
+  /// islands of several workers the consensus is that of this worker's shard; so are the live parameters at ZeRO 3, and
+  /// when compute is bfloat16, which keeps the parameters themselves apart.
   const at::Tensor& live() const;
   const at::Tensor& consensus() const;
-  /// Bytes of outer state that this worker holds: consensus, momentum, and buffers in flight.
-  std::int64_t outer_state_bytes() const;
+  /// What this worker has held so far for training. The optimizer's state is counted for those of torch::optim.
+  MemoryUse memory() const;
 
  private:
   class Impl;

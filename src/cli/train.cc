@@ -12,6 +12,7 @@
 #include "cli/train_flags.h"
 #include "cli/train_worker.h"
 #include "cli/worker_group.h"
+#include "shard/placed.h"
 #include "train/data/corpus.h"
 #include "train/files.h"
 #include "train/run_files.h"
@@ -66,6 +67,7 @@ int run_train(const TrainFlags& flags) {
   check(config);
   train::check_corpus(config.corpus);
   const std::optional<Placement> placement = settle_workers(config, given(settings, "workers"));
+  placed(resolve(config.sync), config.workers);  // before anybody starts: throws if the islands can't be
   const bool first = !placement || placement->rendezvous.rank == 0;
   const auto complete = to_json(config);
   if (flags.print_config) {

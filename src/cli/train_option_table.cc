@@ -34,6 +34,7 @@ void read(const json& value, std::filesystem::path& field) { field = value.get<s
 void read(const json& value, Strategy& field) { field = strategy_from_name(value.get<std::string>()); }
 void read(const json& value, Restart& field) { field = restart_from_name(value.get<std::string>()); }
 void read(const json& value, Wire& field) { field = wire_from_name(value.get<std::string>()); }
+void read(const json& value, Compute& field) { field = compute_from_name(value.get<std::string>()); }
 void read(const json& value, ClipMode& field) { field = clip_mode_from_name(value.get<std::string>()); }
 template <typename T>
 void read(const json& value, std::optional<T>& field) {
@@ -262,6 +263,11 @@ void add_sync(std::vector<TrainOption>& options) {
       whole("zero", group, 0, 3,
             "ZeRO inside an island: 1 shards the optimizer's state, 2 the gradients too, 3 also the parameters",
             CO2_FIELD(sync.zero)));
+  options.push_back(
+      one_of("compute", group, {"plain", "bfloat16"},
+             "What forward and backward compute in; with bfloat16 the weights themselves stay float32, in "
+             "the shard",
+             CO2_FIELD(sync.compute)));
 }
 
 void add_cluster(std::vector<TrainOption>& options) {

@@ -9,7 +9,10 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <algorithm>
 #include <atomic>
+#include <functional>
+#include <mutex>
 #include <regex>
 
 #include "comm/thread_cpu.h"
@@ -36,30 +39,41 @@ std::string peer_in(const std::string& message) {
   return std::regex_search(message, match, address) ? match.str() : std::string();
 }
 
-/// Remembers when the collective was over. The backend's thread calls back, because nobody may be waiting; works of
-/// Gloo's reduce-scatter can't call back, and count as over when somebody has waited for them.
+/// Remembers when the collective was over. The backend's thread calls back, because nobody may be waiting.
 struct Completion {
+  std::atomic<std::size_t> under_way{0};
   std::atomic<Clock::time_point::rep> finished{0};
-  void now() {
+  void one_over() {
+    if (--under_way == 0) all_over();
+  }
+  void all_over() {
     Clock::time_point::rep never = 0;
     finished.compare_exchange_strong(never, Clock::now().time_since_epoch().count());
   }
 };
 
+/// One collective, as one or more of c10d's, and what the first to wait for it has left to do.
 class C10dWork final : public Work {
  public:
-  C10dWork(std::string operation, int rank, c10::intrusive_ptr<c10d::Work> work, bool calls_back)
-      : operation_(std::move(operation)), rank_(rank), work_(std::move(work)) {
-    if (!calls_back) return;
-    work_->getFuture()->addCallback([completion = completion_](c10::ivalue::Future&) { completion->now(); });
+  using Parts = std::vector<c10::intrusive_ptr<c10d::Work>>;
+
+  C10dWork(std::string operation, int rank, Parts parts, std::function<void()> at_last)
+      : operation_(std::move(operation)), rank_(rank), parts_(std::move(parts)), at_last_(std::move(at_last)) {
+    completion_->under_way = parts_.size();
+    for (const auto& part : parts_) {
+      part->getFuture()->addCallback([completion = completion_](c10::ivalue::Future&) { completion->one_over(); });
+    }
   }
 
-  bool completed() const override { return work_->isCompleted(); }
+  bool completed() const override {
+    return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->isCompleted(); });
+  }
 
   void wait(std::chrono::milliseconds timeout) override {
     try {
-      work_->wait(timeout);
-      completion_->now();
+      for (const auto& part : parts_) part->wait(timeout);
+      completion_->all_over();
+      if (at_last_) std::call_once(done_, at_last_);
     } catch (const std::exception& error) {
       const std::string message = first_lines(error);
       throw CommError({operation_, rank_, -1, peer_in(message)}, message);
@@ -76,7 +90,9 @@ class C10dWork final : public Work {
   int rank_;
   Clock::time_point started_ = Clock::now();
   std::shared_ptr<Completion> completion_ = std::make_shared<Completion>();
-  c10::intrusive_ptr<c10d::Work> work_;
+  Parts parts_;
+  std::once_flag done_;
+  std::function<void()> at_last_;
 };
 
 c10d::ReduceOp to_c10d(ReduceOp op) { return op == ReduceOp::kSum ? c10d::ReduceOp::SUM : c10d::ReduceOp::MAX; }
@@ -93,44 +109,78 @@ class C10dCommunicator final : public Communicator {
     std::vector<at::Tensor> tensors{tensor};
     c10d::AllreduceOptions options;
     options.reduceOp = to_c10d(op);
-    return start("all-reduce", [&] { return group_->allreduce(tensors, options); });
+    return start("all-reduce", [&] { return C10dWork::Parts{group_->allreduce(tensors, options)}; });
   }
   WorkPtr broadcast(const at::Tensor& tensor, int root) override {
     std::vector<at::Tensor> tensors{tensor};
     c10d::BroadcastOptions options;
     options.rootRank = root;
-    return start("broadcast", [&] { return group_->broadcast(tensors, options); });
+    return start("broadcast", [&] { return C10dWork::Parts{group_->broadcast(tensors, options)}; });
   }
+  /// A broadcast of each part, which arrives where it belongs: Gloo's own all-gather goes through a copy of everything.
   WorkPtr all_gather(const at::Tensor& output, const at::Tensor& input) override {
-    at::Tensor out = output.view({-1});
-    at::Tensor in = input.view({-1});
-    return start("all-gather", [&] { return group_->all_gather_single(out, in); });
+    const std::vector<at::Tensor> places = parts_of(output);
+    const at::Tensor& mine = places[static_cast<std::size_t>(rank())];
+    if (mine.data_ptr() != input.data_ptr()) mine.copy_(input.view({-1}));
+    return start("all-gather", [&] {
+      C10dWork::Parts parts;
+      for (int root = 0; root < size(); ++root) {
+        std::vector<at::Tensor> tensors{places[static_cast<std::size_t>(root)]};
+        c10d::BroadcastOptions options;
+        options.rootRank = root;
+        parts.push_back(group_->broadcast(tensors, options));
+      }
+      return parts;
+    });
   }
+  /// Everybody's parts go to their owner, who adds them up, in the order of ranks: Gloo's own reduce-scatter is an
+  /// all-reduce of everything, twice the bytes.
   WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override {
-    at::Tensor out = output.view({-1});
-    at::Tensor in = input.view({-1});
-    c10d::ReduceScatterOptions options;
-    options.reduceOp = to_c10d(op);
+    const at::Tensor received = at::empty_like(input);
+    const auto reduce = [output, parts = parts_of(received), op] {
+      const at::NoGradGuard no_grad;
+      at::Tensor total = output.view({-1});
+      total.copy_(parts[0]);
+      for (std::size_t rank = 1; rank < parts.size(); ++rank) {
+        op == ReduceOp::kSum ? total.add_(parts[rank]) : at::maximum_out(total, total, parts[rank]);
+      }
+    };
     return start(
-        "reduce-scatter", [&] { return group_->reduce_scatter_single(out, in, options); }, false);
+        "reduce-scatter",
+        [&] {
+          at::Tensor out = received.view({-1});
+          at::Tensor in = input.view({-1});
+          std::vector<std::int64_t> equal;
+          return C10dWork::Parts{group_->all_to_all_single(out, in, equal, equal)};
+        },
+        reduce);
   }
   WorkPtr barrier() override {
-    return start("barrier", [&] { return group_->barrier(); });
+    return start("barrier", [&] { return C10dWork::Parts{group_->barrier()}; });
   }
   double background_cpu_seconds() const override { return cpu_seconds_of_threads("gloo"); }
+  std::int64_t reduce_scatter_scratch_bytes(std::int64_t bytes) const override { return bytes; }
   std::int64_t all_reduce_wire_bytes(std::int64_t bytes) const override {
     return 2 * bytes * (size() - 1) / size();  // a ring: reduce-scatter, then all-gather
   }
 
  private:
   template <typename Start>
-  WorkPtr start(const char* operation, const Start& begin, bool calls_back = true) {
+  WorkPtr start(const char* operation, const Start& begin, std::function<void()> at_last = nullptr) {
     try {
-      return std::make_shared<C10dWork>(operation, rank(), begin(), calls_back);
+      return std::make_shared<C10dWork>(operation, rank(), begin(), std::move(at_last));
     } catch (const std::exception& error) {
       const std::string message = first_lines(error);
       throw CommError({operation, rank(), -1, peer_in(message)}, message);
     }
+  }
+
+  /// One part for each rank.
+  std::vector<at::Tensor> parts_of(const at::Tensor& tensor) const {
+    std::vector<at::Tensor> parts;
+    const std::int64_t part = tensor.numel() / size();
+    for (int rank = 0; rank < size(); ++rank) parts.push_back(tensor.view({-1}).narrow(0, rank * part, part));
+    return parts;
   }
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;

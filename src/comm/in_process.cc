@@ -296,6 +296,7 @@ class InProcessCommunicator final : public Communicator {
     return start({Operation::kReduceScatter, op, 0, output, input});
   }
   WorkPtr barrier() override { return start({}); }
+  std::int64_t reduce_scatter_scratch_bytes(std::int64_t) const override { return 0; }
   std::int64_t all_reduce_wire_bytes(std::int64_t bytes) const override {
     // As a ring would send, so that virtual workers show the traffic of real ones.
     return 2 * bytes * (size() - 1) / size();

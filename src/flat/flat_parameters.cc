@@ -118,6 +118,11 @@ void FlatParameters::point_to(const at::Tensor& buffer) {
   }
 }
 
+void FlatParameters::become(at::ScalarType dtype) {
+  data_ = data_.to(dtype);
+  point_to(data_);
+}
+
 void FlatParameters::point_to_units(const std::vector<at::Tensor>& buffers) {
   std::size_t u = 0;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

@@ -57,6 +57,9 @@ class FlatParameters {
   /// Makes the parameters views of `buffer`, which has the layout of data(). No element is copied.
   void point_to(const at::Tensor& buffer);
 
+  /// The same values in another dtype: in data(), and in the parameters.
+  void become(at::ScalarType dtype);
+
   /// Makes the parameters views of one buffer per unit, and gives data() up. No element is copied.
   void point_to_units(const std::vector<at::Tensor>& buffers);
 

@@ -1,8 +1,6 @@
 #include "shard/island.h"
 
 #include <ATen/ATen.h>
-#include <co2/error.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -12,11 +10,6 @@
 namespace co2 {
 
 Island::Island(const Cluster& cluster, int size, std::shared_ptr<Communicator> all) {
-  if (cluster.size() % size != 0) {
-    throw OptionError(fmt::format(
-        "island_size = {} is not allowed with {} workers: it must divide their number, so that all islands are equal",
-        size, cluster.size()));
-  }
   if (size == 1) {
     across_ = std::move(all);
     return;

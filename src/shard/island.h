@@ -16,7 +16,7 @@ namespace co2 {
 /// Thread safety: used by the training thread.
 class Island {
  public:
-  /// `all`: the group of all workers. Throws OptionError if they can't be divided into islands of this size.
+  /// `size` divides the number of workers; `all` is the group of all of them.
   Island(const Cluster& cluster, int size, std::shared_ptr<Communicator> all);
 
   int size() const { return inside_ ? inside_->size() : 1; }

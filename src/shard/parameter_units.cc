@@ -17,7 +17,7 @@ void resize_memory(const at::Tensor& storage, std::int64_t bytes) {
 }
 
 /// The same memory as another tensor, so that writing to it does not look to autograd like a change of the parameters.
-at::Tensor alias(const at::Tensor& storage) {
+at::Tensor same_memory(const at::Tensor& storage) {
   return at::from_blob(storage.mutable_data_ptr(), storage.sizes(), storage.options());
 }
 
@@ -34,35 +34,45 @@ class ParameterUnits::Keeper final : public UnitKeeper {
   std::size_t unit_;
 };
 
-ParameterUnits::ParameterUnits(const Island& island, FlatParameters& flat, const Shard& shard,
+ParameterUnits::ParameterUnits(const Island& island, FlatParameters& flat, at::Tensor live, at::ScalarType compute,
                                const std::vector<UnitModule*>& modules, Trace& trace)
-    : island_(island), trace_(trace), live_(shard.copy_of(flat.data())), source_(live_), modules_(modules) {
-  const at::NoGradGuard no_grad;
-  bytes_ = static_cast<std::int64_t>(live_.nbytes());
-  std::int64_t local = 0;
+    : island_(island),
+      flat_(flat),
+      compute_(compute),
+      trace_(trace),
+      live_(std::move(live)),
+      source_(live_),
+      modules_(modules),
+      bytes_(static_cast<std::int64_t>(live_.nbytes())) {
   const std::size_t first_module = flat.units().size() - modules.size();
+  std::int64_t local = 0;
   for (std::size_t u = 0; u < flat.units().size(); ++u) {
-    const Range& range = flat.units()[u];
     Unit unit;
-    unit.part = {local, local + range.size() / flat.parts()};
+    unit.part = {local, local + flat.units()[u].size() / flat.parts()};
     local = unit.part.end;
-    unit.storage = flat.data().narrow(0, range.begin, range.size()).clone();
     unit.stays = u < first_module;
-    unit.here = true;
-    bytes_ += static_cast<std::int64_t>(unit.storage.nbytes());
     units_.push_back(std::move(unit));
   }
-  std::vector<at::Tensor> storages;
-  for (const Unit& unit : units_) storages.push_back(unit.storage);
-  flat.point_to_units(storages);
   for (std::size_t u = first_module; u < units_.size(); ++u) {
     modules[u - first_module]->set_unit_keeper(std::make_shared<Keeper>(*this, u));
-    free(u);
     // A guess, until the first forward shows the order.
     if (u > first_module) units_[u].before = u - 1;
     if (u + 1 < units_.size()) units_[u].after = u + 1;
   }
-  most_bytes_ = bytes_;  // the start, when the user's whole model was here anyway, does not count
+  allocate(compute_);
+  refresh(0);
+}
+
+/// Gives every unit a storage, and makes the parameters views of it, which only works while there is memory in it (that
+/// nobody has touched yet).
+void ParameterUnits::allocate(at::ScalarType dtype) {
+  std::vector<at::Tensor> storages;
+  for (Unit& unit : units_) {
+    unit.storage = at::empty({unit.part.size() * island_.size()}, live_.options().dtype(dtype));
+    storages.push_back(unit.storage);
+  }
+  flat_.point_to_units(storages);
+  for (const at::Tensor& storage : storages) resize_memory(storage, 0);
 }
 
 ParameterUnits::~ParameterUnits() {
@@ -78,7 +88,11 @@ void ParameterUnits::fetch(std::size_t u) {
   resize_memory(unit.storage, bytes);
   bytes_ += bytes;
   most_bytes_ = std::max(most_bytes_, bytes_);
-  unit.work = island_.inside()->all_gather(alias(unit.storage), source_.narrow(0, unit.part.begin, unit.part.size()));
+  const at::NoGradGuard no_grad;
+  const at::Tensor whole = same_memory(unit.storage);
+  const at::Tensor mine = whole.narrow(0, island_.rank() * unit.part.size(), unit.part.size());
+  mine.copy_(source_.narrow(0, unit.part.begin, unit.part.size()));
+  unit.work = island_.inside()->all_gather(whole, mine);
 }
 
 /// Waits until a unit is here.
@@ -101,6 +115,7 @@ void ParameterUnits::free(std::size_t u) {
 }
 
 void ParameterUnits::before_forward(std::size_t u) {
+  if (whole_) return;
   bring(u);
   if (last_) {
     units_[*last_].after = u;
@@ -111,6 +126,7 @@ void ParameterUnits::before_forward(std::size_t u) {
 }
 
 at::Tensor ParameterUnits::after_forward(std::size_t u, at::Tensor output) {
+  if (whole_) return output;
   const bool backward_follows = at::GradMode::is_enabled() && output.requires_grad();
   // The last unit is the first that backward needs.
   if (!backward_follows || units_[u].after) free(u);
@@ -125,14 +141,16 @@ at::Tensor ParameterUnits::after_forward(std::size_t u, at::Tensor output) {
 }
 
 void ParameterUnits::backward_done(std::size_t u) {
-  if (!units_[u].stays) free(u);
+  if (!units_[u].stays && !whole_) free(u);
 }
 
 void ParameterUnits::refresh_from(const at::Tensor& shard, std::int64_t round) {
   round_ = round;
+  whole_ = false;
   last_.reset();
   source_ = shard;
   for (std::size_t u = 0; u < units_.size(); ++u) free(u);
+  if (units_.front().storage.scalar_type() != compute_) allocate(compute_);
   for (std::size_t u = 0; u < units_.size(); ++u) {
     if (units_[u].stays) fetch(u);
   }
@@ -142,8 +160,15 @@ void ParameterUnits::refresh_from(const at::Tensor& shard, std::int64_t round) {
 }
 
 void ParameterUnits::gather_all() {
+  const std::int64_t most_in_training = most_bytes_;
+  if (compute_ != live_.scalar_type()) {
+    for (std::size_t u = 0; u < units_.size(); ++u) free(u);
+    allocate(live_.scalar_type());
+  }
   for (std::size_t u = 0; u < units_.size(); ++u) fetch(u);
   for (std::size_t u = 0; u < units_.size(); ++u) bring(u);
+  most_bytes_ = most_in_training;
+  whole_ = true;
 }
 
 }  // namespace co2

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "flat/flat_parameters.h"
-#include "flat/shard.h"
 #include "shard/island.h"
 
 namespace co2 {
@@ -24,28 +23,26 @@ namespace co2 {
 /// Thread safety: used by the training thread, and by the thread of backward, which must not overlap.
 class ParameterUnits {
  public:
-  /// Takes the parameters over from `flat`, whose own buffer is gone after that. `modules[i]` is the module of the i-th
-  /// unit from the end on.
-  ParameterUnits(const Island& island, FlatParameters& flat, const Shard& shard,
+  /// Takes the parameters over from `flat`, whose own buffer is gone after that. `live` is the shard of them, which the
+  /// optimizer and the exchange between islands work on; units are of dtype `compute`. `modules[i]` is the module of
+  /// the i-th unit from the end on.
+  ParameterUnits(const Island& island, FlatParameters& flat, at::Tensor live, at::ScalarType compute,
                  const std::vector<UnitModule*>& modules, Trace& trace);
   ~ParameterUnits();
   ParameterUnits(const ParameterUnits&) = delete;
   ParameterUnits& operator=(const ParameterUnits&) = delete;
 
-  /// The shard: what the optimizer and the exchange between islands work on.
-  const at::Tensor& live() const { return live_; }
-
   /// The shard has changed: frees all units, and gathers again those that stay.
   void refresh(std::int64_t round) { refresh_from(live_, round); }
   /// The same with the values of another shard, until the next refresh.
   void refresh_from(const at::Tensor& shard, std::int64_t round);
-  /// Brings all units here, until the next refresh.
+  /// Brings all units here, in the shard's own dtype, until the next refresh.
   void gather_all();
 
   /// Backward has produced all gradients of the unit.
   void backward_done(std::size_t unit);
 
-  /// The most that shard and units have taken at once.
+  /// The most that shard and units have taken at once in training: gather_all() apart.
   std::int64_t most_bytes() const { return most_bytes_; }
 
  private:
@@ -60,6 +57,7 @@ class ParameterUnits {
     std::optional<std::size_t> after;
   };
 
+  void allocate(at::ScalarType dtype);
   void fetch(std::size_t unit);
   void bring(std::size_t unit);
   void free(std::size_t unit);
@@ -67,11 +65,14 @@ class ParameterUnits {
   at::Tensor after_forward(std::size_t unit, at::Tensor output);
 
   const Island& island_;
+  FlatParameters& flat_;
+  const at::ScalarType compute_;
   Trace& trace_;
   at::Tensor live_;
   at::Tensor source_;  ///< the shard that is gathered
   std::vector<Unit> units_;
   std::vector<UnitModule*> modules_;
+  bool whole_ = false;               ///< everything is here, and stays
   std::optional<std::size_t> last_;  ///< the unit whose forward ran last in this pass
   std::int64_t round_ = 0;
   std::int64_t bytes_ = 0;

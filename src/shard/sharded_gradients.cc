@@ -13,12 +13,6 @@
 
 namespace co2 {
 
-namespace {
-// One unit on the wire, one behind it: enough to keep the wire busy, and the most that ZeRO 2 holds besides the one
-// that is being filled.
-constexpr std::size_t kUnderWay = 2;
-}  // namespace
-
 class ShardedGradients::Hook final : public torch::autograd::PostAccumulateGradHook {
  public:
   Hook(ShardedGradients& gradients, std::size_t slot) : gradients_(gradients), slot_(slot) {}
@@ -29,14 +23,14 @@ class ShardedGradients::Hook final : public torch::autograd::PostAccumulateGradH
   std::size_t slot_;
 };
 
-ShardedGradients::ShardedGradients(const Island& island, const FlatParameters& flat, int accumulation_steps,
-                                   bool free_units, Trace& trace)
+ShardedGradients::ShardedGradients(const Island& island, const FlatParameters& flat, const at::TensorOptions& like,
+                                   int accumulation_steps, bool free_units, Trace& trace)
     : island_(island),
       flat_(flat),
       accumulation_steps_(accumulation_steps),
       free_units_(free_units),
       trace_(trace),
-      shard_(at::zeros({flat.numel() / flat.parts()}, flat.options())) {
+      shard_(at::zeros({flat.numel() / flat.parts()}, like)) {
   std::int64_t local = 0;
   for (const Range& range : flat.units()) {
     Unit unit;
@@ -71,7 +65,11 @@ void ShardedGradients::on_gradient(Slot& slot) {
         "backward ran more often than accumulation_steps says before step(): set accumulation_steps to the number of "
         "backward passes per step");
   }
-  if (!free_units_ && slot.passes < accumulation_steps_) return;
+  if (!free_units_ && slot.passes < accumulation_steps_) {
+    if (slot.passes == 1) hold(static_cast<std::int64_t>(slot.parameter.grad().nbytes()));
+    return;
+  }
+  if (!free_units_ && slot.passes > 1) bytes_ -= static_cast<std::int64_t>(slot.parameter.grad().nbytes());
   fill(slot);
   start_full_units();
 }
@@ -81,9 +79,8 @@ void ShardedGradients::fill(Slot& slot) {
   const at::NoGradGuard no_grad;
   Unit& unit = units_[slot.unit];
   if (!unit.buffer.defined()) {
-    unit.buffer = at::zeros({unit.flat.size()}, flat_.options());
-    bytes_ += static_cast<std::int64_t>(unit.buffer.nbytes());
-    most_bytes_ = std::max(most_bytes_, bytes_);
+    unit.buffer = at::zeros({unit.flat.size()}, shard_.options());
+    hold(static_cast<std::int64_t>(unit.buffer.nbytes()));
   }
   at::Tensor place = unit.buffer.narrow(0, slot.in_unit.begin, slot.in_unit.size());
   const at::Tensor& gradient = slot.parameter.grad();
@@ -94,13 +91,26 @@ void ShardedGradients::fill(Slot& slot) {
     throw OptionError("sparse gradients can't be sharded: make the embedding dense (sparse = false)");
   } else if (slot.ready) {
     place.add_(gradient.reshape({-1}), share);  // another pass, before the unit could leave
-  } else {
+  } else if (gradient.scalar_type() == place.scalar_type()) {
     at::mul_out(place, gradient.reshape({-1}), at::scalar_tensor(share, place.options()));
+  } else {
+    place.copy_(gradient.reshape({-1}));
+    place.mul_(share);
   }
   slot.parameter.mutable_grad().reset();
   if (slot.ready) return;
   slot.ready = true;
   if (++unit.ready == unit.slots && on_unit_full_) on_unit_full_(slot.unit);
+}
+
+void ShardedGradients::hold(std::int64_t bytes) {
+  bytes_ += bytes;
+  most_bytes_ = std::max(most_bytes_, bytes_);
+}
+
+std::int64_t ShardedGradients::scratch_bytes(const Unit& unit) const {
+  const auto bytes = unit.flat.size() * static_cast<std::int64_t>(shard_.element_size());
+  return island_.inside() ? island_.inside()->reduce_scatter_scratch_bytes(bytes) : 0;
 }
 
 void ShardedGradients::start_full_units() {
@@ -119,7 +129,14 @@ void ShardedGradients::start(Unit& unit) {
   unit.part = first ? place : at::empty_like(place);
   unit.sending = unit.buffer;
   if (free_units_) unit.buffer = at::Tensor();
-  unit.work = island_.inside()->reduce_scatter(unit.part, unit.sending, ReduceOp::kSum);
+  if (island_.inside()) {
+    unit.work = island_.inside()->reduce_scatter(unit.part, unit.sending, ReduceOp::kSum);
+    scratch_bytes_ += scratch_bytes(unit);
+    most_scratch_bytes_ = std::max(most_scratch_bytes_, scratch_bytes_);
+  } else {
+    const at::NoGradGuard no_grad;
+    unit.part.copy_(unit.sending);
+  }
   unit.ready = 0;
   for (Slot& slot : slots_) {
     if (&units_[slot.unit] == &unit) slot.ready = false;
@@ -127,13 +144,16 @@ void ShardedGradients::start(Unit& unit) {
 }
 
 void ShardedGradients::collect(Unit& unit) {
-  if (!unit.work) return;
-  const auto part_bytes = static_cast<std::int64_t>(unit.part.nbytes());
-  wait_for_transfer({std::exchange(unit.work, nullptr)}, (island_.size() - 1) * part_bytes, round_,
-                    static_cast<int>(&unit - units_.data()), trace_);
+  if (!unit.sending.defined()) return;
+  if (unit.work) {
+    const auto part_bytes = static_cast<std::int64_t>(unit.part.nbytes());
+    wait_for_transfer({std::exchange(unit.work, nullptr)}, (island_.size() - 1) * part_bytes, round_,
+                      static_cast<int>(&unit - units_.data()), trace_);
+    scratch_bytes_ -= scratch_bytes(unit);
+  }
   const at::NoGradGuard no_grad;
   const at::Tensor place = shard_.narrow(0, unit.shard.begin, unit.shard.size());
-  if (!unit.part.is_same(place) && unit.part.data_ptr() != place.data_ptr()) place.add_(unit.part);
+  if (unit.part.data_ptr() != place.data_ptr()) place.add_(unit.part);
   if (free_units_) bytes_ -= static_cast<std::int64_t>(unit.sending.nbytes());
   unit.sending = at::Tensor();
   unit.part = at::Tensor();

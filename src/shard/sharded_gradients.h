@@ -12,7 +12,7 @@
 namespace co2 {
 
 /// Averages gradients over an island while backward is still running, and leaves every worker the average of its own
-/// shard only: ZeRO 1 and 2.
+/// shard only: ZeRO 1 and 2. They are added up in the shard's own dtype, whatever backward computes in.
 ///
 /// A hook on each parameter moves its gradient to its place in its unit; a full unit is reduce-scattered in the
 /// background. Units are started in the same order on all workers, from the last to the first, which is about the order
@@ -25,8 +25,13 @@ namespace co2 {
 /// Thread safety: the hooks run on the thread of backward, which must not overlap with finish().
 class ShardedGradients {
  public:
-  ShardedGradients(const Island& island, const FlatParameters& flat, int accumulation_steps, bool free_units,
-                   Trace& trace);
+  /// One unit on the wire, one behind it: enough to keep the wire busy, and the most that ZeRO 2 holds besides the one
+  /// that is being filled.
+  static constexpr std::size_t kUnderWay = 2;
+
+  /// `like`: the dtype and device of the shard.
+  ShardedGradients(const Island& island, const FlatParameters& flat, const at::TensorOptions& like,
+                   int accumulation_steps, bool free_units, Trace& trace);
   ~ShardedGradients();  ///< removes the hooks, waits for what is under way
   ShardedGradients(const ShardedGradients&) = delete;
   ShardedGradients& operator=(const ShardedGradients&) = delete;
@@ -39,8 +44,9 @@ class ShardedGradients {
   void on_unit_full(std::function<void(std::size_t)> hook) { on_unit_full_ = std::move(hook); }
 
   const at::Tensor& values() const { return shard_; }
-  /// The most that full gradients, in units, have taken at once.
-  std::int64_t most_unit_bytes() const { return most_bytes_; }
+  /// The most that gradients have taken at once, and the most that reduce-scatters needed besides.
+  std::int64_t most_bytes() const { return most_bytes_ + static_cast<std::int64_t>(shard_.nbytes()); }
+  std::int64_t most_scratch_bytes() const { return most_scratch_bytes_; }
 
  private:
   class Hook;
@@ -60,13 +66,15 @@ class ShardedGradients {
     // Under way:
     at::Tensor sending;
     at::Tensor part;
-    WorkPtr work;
+    WorkPtr work;  ///< null if the island is this worker alone
   };
 
   int cycles() const { return free_units_ ? accumulation_steps_ : 1; }  ///< how often each unit travels per step
   Unit& unit_of(std::size_t journey) { return units_[units_.size() - 1 - journey % units_.size()]; }
   void on_gradient(Slot& slot);
   void fill(Slot& slot);
+  void hold(std::int64_t bytes);
+  std::int64_t scratch_bytes(const Unit& unit) const;
   void start_full_units();
   void start(Unit& unit);
   void collect(Unit& unit);
@@ -82,8 +90,10 @@ class ShardedGradients {
   std::function<void(std::size_t)> on_unit_full_;
   std::size_t journeys_ = 0;  ///< that were started since the last finish(): units from last to first, cycle by cycle
   std::int64_t round_ = 0;
-  std::int64_t bytes_ = 0;
+  std::int64_t bytes_ = 0;  ///< of units, and of gradients that still add up in the parameters
   std::int64_t most_bytes_ = 0;
+  std::int64_t scratch_bytes_ = 0;
+  std::int64_t most_scratch_bytes_ = 0;
 };
 
 }  // namespace co2

@@ -1,6 +1,7 @@
 #include "shard/sharded_optimizer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <co2/error.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
@@ -23,8 +24,7 @@ void check_elementwise(torch::optim::Optimizer& optimizer) {
   if (!is_one_of<SGD, Adam, AdamW, RMSprop, Adagrad>(optimizer)) {
     throw OptionError(
         "zero needs an optimizer that updates every element by itself: SGD, Adam, AdamW, RMSprop, Adagrad, or one "
-        "derived "
-        "from them. This one is not known to. Use zero = 0");
+        "derived from them. This one is not known to: use zero = 0");
   }
   for (const auto& [parameter, state] : optimizer.state()) {
     // Adagrad is born with a state, which is as good as none before its first step.
@@ -50,7 +50,36 @@ void give_birth_state(torch::optim::Optimizer& optimizer) {
   }
 }
 
+template <typename State>
+const State* as(const torch::optim::OptimizerParamState& state) {
+  return dynamic_cast<const State*>(&state);
+}
+
 }  // namespace
+
+std::int64_t state_bytes(const torch::optim::Optimizer& optimizer) {
+  using namespace torch::optim;
+  std::int64_t bytes = 0;
+  const auto count = [&bytes](std::initializer_list<at::Tensor> tensors) {
+    for (const at::Tensor& tensor : tensors) {
+      if (tensor.defined()) bytes += static_cast<std::int64_t>(tensor.nbytes());
+    }
+  };
+  for (const auto& [parameter, state] : optimizer.state()) {
+    if (const auto* adamw = as<AdamWParamState>(*state)) {
+      count({adamw->exp_avg(), adamw->exp_avg_sq(), adamw->max_exp_avg_sq()});
+    } else if (const auto* adam = as<AdamParamState>(*state)) {
+      count({adam->exp_avg(), adam->exp_avg_sq(), adam->max_exp_avg_sq()});
+    } else if (const auto* sgd = as<SGDParamState>(*state)) {
+      count({sgd->momentum_buffer()});
+    } else if (const auto* rmsprop = as<RMSpropParamState>(*state)) {
+      count({rmsprop->square_avg(), rmsprop->momentum_buffer(), rmsprop->grad_avg()});
+    } else if (const auto* adagrad = as<AdagradParamState>(*state)) {
+      count({adagrad->sum()});
+    }
+  }
+  return bytes;
+}
 
 void give_shard(torch::optim::Optimizer& optimizer, const Shard& shard, const at::Tensor& live,
                 const at::Tensor& gradients) {
@@ -66,6 +95,8 @@ void give_shard(torch::optim::Optimizer& optimizer, const Shard& shard, const at
 }
 
 void restore_gradients(torch::optim::Optimizer& optimizer, const Shard& shard, const at::Tensor& gradients) {
+  // Below autograd, so that it does not count them as views, which zero_grad() may not detach in place.
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
   std::vector<std::size_t> next(optimizer.param_groups().size(), 0);
   for (const Shard::Segment& segment : shard.segments()) {
     at::Tensor& stretch = optimizer.param_groups()[segment.group].params()[next[segment.group]++];

@@ -21,4 +21,7 @@ void give_shard(torch::optim::Optimizer& optimizer, const Shard& shard, const at
 /// Puts the gradients back in place after a zero_grad() has dropped them.
 void restore_gradients(torch::optim::Optimizer& optimizer, const Shard& shard, const at::Tensor& gradients);
 
+/// Bytes of an optimizer's state, as far as it is one of torch::optim's elementwise ones.
+std::int64_t state_bytes(const torch::optim::Optimizer& optimizer);
+
 }  // namespace co2

@@ -52,6 +52,7 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std
     for (std::size_t i = 0; i < bucket.slots; ++i) numel += slots_[first + i].parameter.numel();
     bucket.buffer =
         at::zeros({numel + static_cast<std::int64_t>(bucket.slots)}, parameters.front().options().requires_grad(false));
+    bytes_ += static_cast<std::int64_t>(bucket.buffer.nbytes());
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < bucket.slots; ++i) {
       Slot& slot = slots_[first + i];
@@ -61,6 +62,7 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std
     }
     first += bucket.slots;
   }
+  most_bytes_ = bytes_;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     torch::autograd::impl::set_post_acc_grad_hooks(slots_[i].parameter, std::make_unique<Hook>(*this, i));
   }
@@ -78,7 +80,13 @@ void GradientReducer::on_gradient(std::size_t index) {
         "backward ran more often than accumulation_steps says before step(): set accumulation_steps to "
         "the number of backward passes per step");
   }
-  if (++slot.passes < accumulation_steps_) return;
+  const auto bytes = static_cast<std::int64_t>(slot.parameter.grad().nbytes());
+  if (++slot.passes < accumulation_steps_) {
+    if (slot.passes == 1) bytes_ += bytes;
+    most_bytes_ = std::max(most_bytes_, bytes_);
+    return;
+  }
+  if (slot.passes > 1) bytes_ -= bytes;
   fill(slot);
   start_full_buckets();
 }

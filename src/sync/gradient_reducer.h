@@ -30,6 +30,9 @@ class GradientReducer {
   /// Starts what backward has not, waits, and puts the averages into the parameters' gradients.
   void finish(std::int64_t round);
 
+  /// The most that gradients have taken at once: buckets, and gradients that still add up outside of them.
+  std::int64_t most_bytes() const { return most_bytes_; }
+
  private:
   class Hook;
   struct Slot {
@@ -57,6 +60,8 @@ class GradientReducer {
   std::vector<Slot> slots_;
   std::vector<Bucket> buckets_;
   std::size_t next_bucket_ = 0;  ///< all before it have been started
+  std::int64_t bytes_ = 0;
+  std::int64_t most_bytes_ = 0;
 };
 
 }  // namespace co2

@@ -27,6 +27,7 @@ constexpr Names<Strategy, 9> kStrategies{{{Strategy::kNone, "none"},
 constexpr Names<Restart, 3> kRestarts{{{Restart::kPaper, "paper"}, {Restart::kKeep, "keep"}, {Restart::kMix, "mix"}}};
 constexpr Names<ClipMode, 2> kClipModes{{{ClipMode::kValue, "value"}, {ClipMode::kNorm, "norm"}}};
 constexpr Names<Wire, 2> kWires{{{Wire::kPlain, "plain"}, {Wire::kBfloat16, "bfloat16"}}};
+constexpr Names<Compute, 2> kComputes{{{Compute::kPlain, "plain"}, {Compute::kBfloat16, "bfloat16"}}};
 
 template <typename T, std::size_t N>
 std::string_view name_of(const Names<T, N>& names, T value) {
@@ -53,11 +54,13 @@ std::string_view name(Strategy strategy) { return name_of(kStrategies, strategy)
 std::string_view name(Restart restart) { return name_of(kRestarts, restart); }
 std::string_view name(ClipMode mode) { return name_of(kClipModes, mode); }
 std::string_view name(Wire wire) { return name_of(kWires, wire); }
+std::string_view name(Compute compute) { return name_of(kComputes, compute); }
 
 Strategy strategy_from_name(std::string_view text) { return value_of(kStrategies, "strategy", text); }
 Restart restart_from_name(std::string_view text) { return value_of(kRestarts, "restart", text); }
 ClipMode clip_mode_from_name(std::string_view text) { return value_of(kClipModes, "clip_mode", text); }
 Wire wire_from_name(std::string_view text) { return value_of(kWires, "wire", text); }
+Compute compute_from_name(std::string_view text) { return value_of(kComputes, "compute", text); }
 
 const std::vector<Strategy>& all_strategies() {
   static const std::vector<Strategy> all = [] {

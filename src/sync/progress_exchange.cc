@@ -80,6 +80,7 @@ void ProgressExchange::cut(int count) {
     }
     begin = end;
   }
+  if (pool_) most_message_bytes_ = message_bytes();
   old_fragments_ = std::exchange(fragments_, std::move(cut_now));
   old_pool_ = std::exchange(pool_, std::make_unique<MessagePool>(*wire_, recipe_.restart == Restart::kKeep));
   if (old_pool_) old_pool_->release();
@@ -211,7 +212,7 @@ void ProgressExchange::finish(const std::vector<double>& rates) {
 }
 
 std::int64_t ProgressExchange::state_bytes() const {
-  return static_cast<std::int64_t>(consensus_.nbytes() + momentum_.nbytes()) + pool_->most_bytes();
+  return static_cast<std::int64_t>(consensus_.nbytes() + momentum_.nbytes());
 }
 
 std::int64_t ProgressExchange::bytes_per_exchange() const {

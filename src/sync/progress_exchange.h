@@ -4,6 +4,7 @@
 #include <co2/options.h>
 #include <co2/trace.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -42,7 +43,10 @@ class ProgressExchange {
   /// Parts of the shard whose live parameters the last call changed: the rest of the island must be told.
   const std::vector<Range>& changed() const { return changed_; }
   const at::Tensor& consensus() const { return consensus_; }  ///< of the shard
+  /// Consensus and momentum.
   std::int64_t state_bytes() const;
+  /// The most that exchanges in flight have taken.
+  std::int64_t message_bytes() const { return std::max(most_message_bytes_, pool_->most_bytes()); }
   const Round& round() const { return round_; }
   const PaceControl* pace() const { return control_ ? &*control_ : nullptr; }
   /// Bytes that this worker sends for one exchange of the whole model.
@@ -77,6 +81,7 @@ class ProgressExchange {
   std::unique_ptr<MessagePool> old_pool_;
   std::vector<Fragment> old_fragments_;
 
+  std::int64_t most_message_bytes_ = 0;  // of pools before this one
   std::vector<Range> changed_;
   std::int64_t steps_ = 0;
   Round round_;

@@ -165,6 +165,9 @@ Recipe resolve(const Options& o) {
   r.wire = o.wire;
   r.accumulation_steps = o.accumulation_steps;
   r.bucket_bytes = o.bucket_bytes;
+  r.island_size = o.island_size;
+  r.zero = o.zero;
+  r.compute = o.compute;
   if (o.fragments) r.fragments = *o.fragments;
   if (o.delay) r.delay = *o.delay;
   if (o.outer_rate) r.outer_rate = *o.outer_rate;

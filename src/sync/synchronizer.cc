@@ -17,6 +17,7 @@
 #include "flat/shard.h"
 #include "shard/island.h"
 #include "shard/parameter_units.h"
+#include "shard/placed.h"
 #include "shard/sharded_gradients.h"
 #include "shard/sharded_optimizer.h"
 #include "sync/buffer_average.h"
@@ -35,11 +36,12 @@ class Synchronizer::Impl {
   void finish();
   void with_consensus(const std::function<void()>& body);
   double clip_gradients(double max_norm);
-  /// The whole model's live parameters, at ZeRO 3 those of the shard.
-  const at::Tensor& live() const { return units_ ? units_->live() : flat_.data(); }
+  /// The whole model's live parameters, or those of the shard if they are kept apart.
+  const at::Tensor& live() const { return master_.defined() ? master_ : flat_.data(); }
   const at::Tensor& consensus() const { return exchange_ ? exchange_->consensus() : live(); }
   std::int64_t rounds() const;
   Pace pace() const;
+  MemoryUse memory() const;
 
   Recipe recipe_;
   Trace trace_;
@@ -49,6 +51,7 @@ class Synchronizer::Impl {
   Island island_;
   FlatParameters flat_;
   Shard shard_;
+  at::Tensor master_;                      // the shard's parameters, where what forward uses is something else
   std::unique_ptr<ParameterUnits> units_;  // ZeRO 3 only
   std::unique_ptr<ProgressExchange> exchange_;
 
@@ -57,6 +60,9 @@ class Synchronizer::Impl {
   void show_island(const std::vector<Range>& changed, std::int64_t round);
   void give_everybody_the_same_start(torch::nn::Module& model);
   void read_rates();
+  bool mixed() const { return recipe_.compute == Compute::kBfloat16; }
+  void keep_shard_apart(torch::nn::Module& model);
+  void count_gradients();
   std::int64_t round_now() const;  // of the step that is being taken, or was taken last
 
   torch::optim::Optimizer& optimizer_;
@@ -64,7 +70,8 @@ class Synchronizer::Impl {
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<ShardedGradients> sharded_;
   std::unique_ptr<BufferAverage> buffers_;
-  std::vector<double> rates_;  // the inner rate in force, per parameter group
+  std::vector<double> rates_;        // the inner rate in force, per parameter group
+  std::int64_t gradient_bytes_ = 0;  // the most that was there at a step, where nobody moves them
   Clock::time_point last_return_ = Clock::now();
 };
 
@@ -88,22 +95,6 @@ std::vector<at::Tensor> in_model_order(std::vector<at::Tensor> trained, const to
   std::stable_sort(trained.begin(), trained.end(),
                    [&](const at::Tensor& a, const at::Tensor& b) { return place_of(a) < place_of(b); });
   return trained;
-}
-
-/// `ddp` is one island of all workers.
-Recipe placed(Recipe recipe, const Cluster& cluster) {
-  if (recipe.exchange == Recipe::Exchange::kGradients) {
-    if (recipe.island_size != 1 && recipe.island_size != cluster.size()) {
-      throw OptionError(fmt::format(
-          "island_size = {} is not allowed with ddp, which is one island of all {} workers: leave it out, or take "
-          "another strategy between islands",
-          recipe.island_size, cluster.size()));
-    }
-    recipe.island_size = cluster.size();
-  }
-  // A shard of one is everything.
-  if (recipe.island_size == 1) recipe.zero = 0;
-  return recipe;
 }
 
 /// The model's units, in the order in which it has registered them.
@@ -130,8 +121,7 @@ FlatLayout layout_for(const Recipe& recipe, torch::nn::Module& model) {
   if (layout.units.empty()) {
     throw OptionError(
         "zero = 3 needs a model with units, whose parameters come and go: derive its blocks from co2::UnitModule, or "
-        "use "
-        "zero = 2");
+        "use zero = 2");
   }
   return layout;
 }
@@ -139,7 +129,7 @@ FlatLayout layout_for(const Recipe& recipe, torch::nn::Module& model) {
 
 Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch::optim::Optimizer& optimizer,
                          const Options& options)
-    : recipe_(placed(resolve(options), cluster)),
+    : recipe_(placed(resolve(options), cluster.size())),
       communicator_(cluster.communicator("data")),
       island_(cluster, recipe_.island_size, communicator_),
       flat_(supported(optimizer), layout_for(recipe_, model)),
@@ -148,10 +138,8 @@ Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch
       rates_(optimizer.param_groups().size(), 1.0) {
   check_same_everywhere(*communicator_, flat_, recipe_);
   give_everybody_the_same_start(model);
-  if (recipe_.zero == 3) {
-    units_ = std::make_unique<ParameterUnits>(island_, flat_, shard_, units_of(model), trace_);
-  }
-  if (island_.size() > 1) share_gradients_in_island(model);
+  keep_shard_apart(model);
+  if (island_.size() > 1 || mixed()) share_gradients_in_island(model);
   if (recipe_.exchange == Recipe::Exchange::kNothing && island_.size() == 1) return;
   buffers_ = std::make_unique<BufferAverage>(communicator_, model.buffers(), trace_);
   if (recipe_.exchange == Recipe::Exchange::kProgress) {
@@ -159,13 +147,30 @@ Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch
   }
 }
 
+void Synchronizer::Impl::keep_shard_apart(torch::nn::Module& model) {
+  const at::NoGradGuard no_grad;
+  if (recipe_.zero < 3 && !mixed()) return;
+  master_ = shard_.copy_of(flat_.data());
+  const at::ScalarType compute = mixed() ? at::kBFloat16 : master_.scalar_type();
+  if (mixed() && master_.scalar_type() != at::kFloat) {
+    throw OptionError(fmt::format("compute = bfloat16 needs parameters of Float, but these are {}",
+                                  c10::toString(master_.scalar_type())));
+  }
+  if (recipe_.zero == 3) {
+    units_ = std::make_unique<ParameterUnits>(island_, flat_, master_, compute, units_of(model), trace_);
+  } else {
+    flat_.become(compute);
+  }
+}
+
 void Synchronizer::Impl::share_gradients_in_island(const torch::nn::Module& model) {
-  if (recipe_.zero == 0) {
+  if (recipe_.zero == 0 && !mixed()) {
     reducer_ = std::make_unique<GradientReducer>(island_.inside(), in_model_order(flat_.parameters(), model),
                                                  recipe_.bucket_bytes, recipe_.accumulation_steps, trace_);
     return;
   }
-  sharded_ = std::make_unique<ShardedGradients>(island_, flat_, recipe_.accumulation_steps, recipe_.zero >= 2, trace_);
+  sharded_ = std::make_unique<ShardedGradients>(island_, flat_, live().options(), recipe_.accumulation_steps,
+                                                recipe_.zero >= 2, trace_);
   give_shard(optimizer_, shard_, live(), sharded_->values());
   if (units_) sharded_->on_unit_full([this](std::size_t unit) { units_->backward_done(unit); });
 }
@@ -227,6 +232,7 @@ void Synchronizer::Impl::step(double samples) {
     }
     last_return_ = Clock::now();
   }
+  count_gradients();
   if (before_inner_step_) before_inner_step_();
   optimizer_.step();
   ++steps_;
@@ -236,6 +242,8 @@ void Synchronizer::Impl::step(double samples) {
   const at::NoGradGuard no_grad;
   flat_.check_frozen();
   read_rates();
+  if (mixed() && !units_ && flat_.data().scalar_type() != at::kBFloat16)
+    flat_.become(at::kBFloat16);  // after a finish()
   bool round_ends = steps_ % recipe_.local_steps == 0;
   if (exchange_) {
     const double seconds = std::chrono::duration<double>(computed - last_return_).count();
@@ -251,13 +259,19 @@ void Synchronizer::Impl::step(double samples) {
 }
 
 void Synchronizer::Impl::finish() {
-  if (!buffers_) return;
   const at::NoGradGuard no_grad;
   if (exchange_) {
     exchange_->finish(rates_);
-    show_island(exchange_->changed(), round_now());
+    if (!units_ && !mixed()) show_island(exchange_->changed(), round_now());
   }
-  if (units_) units_->gather_all();
+  if (units_) {
+    units_->refresh(round_now());
+    units_->gather_all();
+  } else if (mixed()) {
+    flat_.become(master_.scalar_type());
+    show_island({{0, shard_.numel()}}, round_now());
+  }
+  if (!buffers_) return;
   buffers_->apply();
   buffers_->launch(round_now());
   buffers_->apply();
@@ -279,7 +293,7 @@ void Synchronizer::Impl::with_consensus(const std::function<void()>& body) {
     return body();
   }
   at::Tensor whole = consensus();
-  if (island_.size() > 1) {
+  if (island_.size() > 1 || mixed()) {
     const at::NoGradGuard no_grad;
     whole = at::empty_like(flat_.data());
     shard_.write_to(whole, consensus(), {0, shard_.numel()});
@@ -292,11 +306,9 @@ void Synchronizer::Impl::with_consensus(const std::function<void()>& body) {
 
 /// Tells the island what has changed in this worker's shard.
 void Synchronizer::Impl::show_island(const std::vector<Range>& changed, std::int64_t round) {
-  if (units_) {
-    units_->refresh(round);
-  } else if (sharded_ || exchange_) {
-    island_.share(flat_, flat_.data(), changed, round, trace_);
-  }
+  if (units_) return units_->refresh(round);
+  if (master_.defined()) shard_.write_to(flat_.data(), master_, {0, shard_.numel()});
+  if (sharded_ || exchange_) island_.share(flat_, flat_.data(), changed, round, trace_);
 }
 
 double Synchronizer::Impl::clip_gradients(double max_norm) {
@@ -319,6 +331,27 @@ double Synchronizer::Impl::clip_gradients(double max_norm) {
     for (at::Tensor& gradient : gradients) gradient.mul_(max_norm / (norm + 1e-6));
   }
   return norm;
+}
+
+void Synchronizer::Impl::count_gradients() {
+  if (reducer_ || sharded_) return;
+  std::int64_t bytes = 0;
+  for (const at::Tensor& parameter : flat_.parameters()) {
+    if (parameter.grad().defined()) bytes += static_cast<std::int64_t>(parameter.grad().nbytes());
+  }
+  gradient_bytes_ = std::max(gradient_bytes_, bytes);
+}
+
+MemoryUse Synchronizer::Impl::memory() const {
+  MemoryUse use;
+  use.parameters = units_ ? units_->most_bytes() : static_cast<std::int64_t>(flat_.data().nbytes());
+  if (master_.defined() && !units_) use.parameters += static_cast<std::int64_t>(master_.nbytes());
+  use.gradients = reducer_ ? reducer_->most_bytes() : sharded_ ? sharded_->most_bytes() : gradient_bytes_;
+  use.inner_state = state_bytes(optimizer_);
+  if (exchange_) use.outer_state = exchange_->state_bytes();
+  if (exchange_) use.communication += exchange_->message_bytes();
+  if (sharded_) use.communication += sharded_->most_scratch_bytes();
+  return use;
 }
 
 std::int64_t Synchronizer::Impl::rounds() const {
@@ -357,6 +390,6 @@ const at::Tensor& Synchronizer::live() const { return impl_->live(); }
 const at::Tensor& Synchronizer::consensus() const { return impl_->consensus(); }
 
 Pace Synchronizer::pace() const { return impl_->pace(); }
-std::int64_t Synchronizer::outer_state_bytes() const { return impl_->exchange_ ? impl_->exchange_->state_bytes() : 0; }
+MemoryUse Synchronizer::memory() const { return impl_->memory(); }
 
 }  // namespace co2

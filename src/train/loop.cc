@@ -122,6 +122,10 @@ class Run {
                                  config_.task, config_.model, static_cast<double>(result_.parameters) / 1e6,
                                  result_.data.name, static_cast<double>(result_.data.bytes) / 1e6, cluster_.size(),
                                  cluster_.size() == 1 ? "" : "s", name(result_.recipe.strategy), config_.out.string()));
+    if (result_.recipe.zero < config_.sync.zero) {
+      screen_->message(
+          fmt::format("zero {} has nothing to shard: an island is one worker (island-size 1)", config_.sync.zero));
+    }
   }
 
   void train() {
@@ -280,7 +284,7 @@ class Run {
         .compute_seconds = trace.seconds(SpanKind::kCompute),
         .outer_seconds = trace.seconds(SpanKind::kOuter),
         .bytes_sent = during_training_->bytes,
-        .outer_state_bytes = sync_->outer_state_bytes(),
+        .memory = sync_->memory(),
         .peak_megabytes = peak_resident_megabytes(),
         .threads = at::get_num_threads(),
         .cores = usable_cores(),

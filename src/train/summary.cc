@@ -9,6 +9,8 @@
 #include <numeric>
 #include <set>
 
+#include "train/human.h"
+
 namespace co2::train {
 namespace {
 
@@ -25,13 +27,21 @@ double mean(const RunResult& result, Member member) {
   return result.workers.empty() ? 0 : sum(result, member) / static_cast<double>(result.workers.size());
 }
 
+Json to_json(const MemoryUse& use) {
+  return {{"parameters", use.parameters},
+          {"gradients", use.gradients},
+          {"inner_state", use.inner_state},
+          {"outer_state", use.outer_state},
+          {"communication", use.communication}};
+}
+
 Json to_json(const WorkerFigures& figures) {
   return {{"transfer_seconds", figures.transfer_seconds},
           {"exposed_seconds", figures.exposed_seconds},
           {"compute_seconds", figures.compute_seconds},
           {"outer_seconds", figures.outer_seconds},
           {"bytes_sent", figures.bytes_sent},
-          {"outer_state_bytes", figures.outer_state_bytes},
+          {"memory", to_json(figures.memory)},
           {"peak_megabytes", figures.peak_megabytes},
           {"threads", figures.threads},
           {"cores", figures.cores},
@@ -40,7 +50,13 @@ Json to_json(const WorkerFigures& figures) {
 
 Json to_json(const Recipe& recipe) {
   Json json = {{"strategy", name(recipe.strategy)}};
+  json["accumulation_steps"] = recipe.accumulation_steps;
+  json["bucket_bytes"] = recipe.bucket_bytes;
+  json["island_size"] = recipe.island_size;
+  json["zero"] = recipe.zero;
+  json["compute"] = name(recipe.compute);
   if (recipe.exchange != Recipe::Exchange::kProgress) return json;
+  json["wire"] = name(recipe.wire);
   json["local_steps"] = recipe.local_steps;
   json["fragments"] = recipe.fragments;
   json["delay"] = recipe.delay ? Json(*recipe.delay) : Json(nullptr);
@@ -53,36 +69,10 @@ Json to_json(const Recipe& recipe) {
   json["clip_mode"] = name(recipe.clip_mode);
   json["restart"] = name(recipe.restart);
   json["mix"] = recipe.mix;
-  json["accumulation_steps"] = recipe.accumulation_steps;
-  json["bucket_bytes"] = recipe.bucket_bytes;
-  json["island_size"] = recipe.island_size;
-  json["zero"] = recipe.zero;
   return json;
 }
 
-std::string human_bytes(double bytes) {
-  const char* units[] = {"B", "kB", "MB", "GB", "TB"};
-  std::size_t unit = 0;
-  while (bytes >= 1000 && unit + 1 < std::size(units)) bytes /= 1000, ++unit;
-  return unit == 0 ? fmt::format("{:.0f} {}", bytes, units[unit]) : fmt::format("{:.1f} {}", bytes, units[unit]);
-}
-
-std::string human_count(double count) {
-  if (count < 1e4) return fmt::format("{:.0f}", count);
-  if (count < 1e6) return fmt::format("{:.1f} k", count / 1e3);
-  if (count < 1e9) return fmt::format("{:.2f} M", count / 1e6);
-  return fmt::format("{:.2f} G", count / 1e9);
-}
-
 std::string human_loss(double loss) { return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : "-"; }
-
-std::string recipe_text(const Recipe& recipe) {
-  std::string text(name(recipe.strategy));
-  if (recipe.exchange != Recipe::Exchange::kProgress) return text;
-  text += fmt::format(", exchange every {} steps", recipe.local_steps);
-  if (recipe.fragments > 1) text += fmt::format(" in {} fragments", recipe.fragments);
-  return text;
-}
 
 /// "0 | 1": the cores of each worker, in the order of ranks, if there are few of them.
 std::string cores_text(const RunResult& result) {
@@ -115,7 +105,12 @@ WorkerFigures figures_from_text(const std::string& text) {
   json.at("compute_seconds").get_to(figures.compute_seconds);
   json.at("outer_seconds").get_to(figures.outer_seconds);
   json.at("bytes_sent").get_to(figures.bytes_sent);
-  json.at("outer_state_bytes").get_to(figures.outer_state_bytes);
+  const auto& memory = json.at("memory");
+  memory.at("parameters").get_to(figures.memory.parameters);
+  memory.at("gradients").get_to(figures.memory.gradients);
+  memory.at("inner_state").get_to(figures.memory.inner_state);
+  memory.at("outer_state").get_to(figures.memory.outer_state);
+  memory.at("communication").get_to(figures.memory.communication);
   json.at("peak_megabytes").get_to(figures.peak_megabytes);
   json.at("threads").get_to(figures.threads);
   json.at("cores").get_to(figures.cores);
@@ -146,7 +141,7 @@ std::string summary_json(const RunResult& result) {
       {"overlap", result.overlap()},
       {"bytes_sent_per_worker", result.bytes_per_worker()},
       {"bytes_sent_per_worker_and_step", result.bytes_per_worker() / steps},
-      {"outer_state_bytes", result.workers.empty() ? 0 : result.workers[0].outer_state_bytes},
+      {"memory", result.workers.empty() ? Json() : to_json(result.workers[0].memory)},
       {"launcher", result.launcher},
       {"workers", result.workers.size()},
       {"recipe", to_json(result.recipe)},
@@ -196,8 +191,12 @@ std::string format_summary(const RunResult& result) {
   }
   if (!result.workers.empty()) {
     const double peak = std::ranges::max(result.workers, {}, &WorkerFigures::peak_megabytes).peak_megabytes;
-    row("memory", fmt::format("{:.0f} MB at most per worker, {} of it outer state", peak,
-                              human_bytes(static_cast<double>(result.workers[0].outer_state_bytes))));
+    const MemoryUse& use = result.workers[0].memory;
+    const auto bytes = [](std::int64_t count) { return human_bytes(static_cast<double>(count)); };
+    row("memory", fmt::format("{:.0f} MB at most per worker; of it parameters {}, gradients {},", peak,
+                              bytes(use.parameters), bytes(use.gradients)));
+    row("", fmt::format("inner state {}, outer state {}, communication {}", bytes(use.inner_state),
+                        bytes(use.outer_state), bytes(use.communication)));
   }
   if (!result.out.empty()) row("written to", result.out.string());
   if (!result.sample.empty()) text += fmt::format("\nThe model writes:\n{}\n", result.sample);

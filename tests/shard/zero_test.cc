@@ -33,16 +33,22 @@ struct Layer : UnitModule {
 /// Odd sizes, a parameter of one element, one of none, and a frozen one.
 struct Net : torch::nn::Module {
   Net() {
-    torch::manual_seed(3);
     first = register_module("first", std::make_shared<Layer>(13, 37));
     second = register_module("second", std::make_shared<Layer>(37, 37));
     last = register_module("last", torch::nn::Linear(37, 5));
     scale = register_parameter("scale", torch::ones({1}));
     nothing = register_parameter("nothing", torch::zeros({0}));
     frozen = register_parameter("frozen", torch::full({3}, 0.5), /*requires_grad=*/false);
+    // From a generator of its own: workers are threads, which share the global one.
+    auto random = at::detail::createCPUGenerator(3);
+    const at::NoGradGuard no_grad;
+    for (const at::Tensor& p : parameters()) {
+      if (p.requires_grad()) p.normal_(0, 0.2, random);
+    }
   }
   at::Tensor loss(const at::Tensor& x, const at::Tensor& y) {
-    return torch::mse_loss(last(second->forward(first->forward(x))) * scale + frozen.sum(), y);
+    const at::Tensor input = x.to(scale.scalar_type());
+    return torch::mse_loss((last(second->forward(first->forward(input))) * scale).to(at::kFloat) + frozen.sum(), y);
   }
   std::shared_ptr<Layer> first;
   std::shared_ptr<Layer> second;
@@ -150,6 +156,7 @@ TEST(Zero, EveryStageTrainsAsStageZero) {
     for (const auto& [name, optimizer] : optimizers()) {
       for (const int accumulation : {1, 3}) {
         for (const double clip : {0.0, 0.5}) {
+          if (workers == 4 && (name == "adagrad" || name == "rmsprop")) continue;  // nothing new, but time
           const auto run = [&](int stage) {
             const Options options{
                 .strategy = Strategy::kDdp, .accumulation_steps = accumulation, .bucket_bytes = 1024, .zero = stage};
@@ -169,20 +176,32 @@ TEST(Zero, EveryStageTrainsAsStageZero) {
   }
 }
 
+// Fragments are parts of the shard, so with several of them other elements travel first where the layout is another
+// one: at stage 3, and with islands of another size. With one the exchange is the same whatever the layout.
 TEST(Zero, EveryStageTrainsAsStageZeroBetweenIslands) {
   for (const Strategy strategy : {Strategy::kCo2, Strategy::kCo2Paper, Strategy::kSlowMo, Strategy::kStreamingDiLoCo}) {
     for (const auto& [name, optimizer] : optimizers()) {
-      const auto run = [&](int stage) {
-        const Options options{
-            .strategy = strategy, .local_steps = 6, .bucket_bytes = 1024, .island_size = 2, .zero = stage};
-        return train(4, {optimizer, options});
-      };
-      const auto reference = run(0);
-      EXPECT_TRUE(reference[0].parameters.equal(reference[3].parameters)) << "all workers end with the same model";
-      for (const int stage : {1, 2, 3}) {
-        SCOPED_TRACE(std::string(co2::name(strategy)) + ", " + name + ", stage " + std::to_string(stage));
-        expect_equal(reference, run(stage), 0);
-        if (HasFatalFailure()) return;
+      for (const int fragments : {1, 4}) {
+        const bool whole_only = strategy == Strategy::kCo2Paper || strategy == Strategy::kSlowMo;
+        if (fragments > 1 && (whole_only || name != "adamw")) continue;
+        const auto run = [&](int stage) {
+          const Options options{.strategy = strategy,
+                                .local_steps = 6,
+                                .fragments = fragments,
+                                .bucket_bytes = 1024,
+                                .island_size = 2,
+                                .zero = stage};
+          return train(4, {optimizer, options});
+        };
+        const auto reference = run(0);
+        EXPECT_TRUE(reference[0].parameters.equal(reference[3].parameters)) << "all workers end with the same model";
+        for (const int stage : {1, 2, 3}) {
+          if (stage == 3 && fragments > 1) continue;
+          SCOPED_TRACE(std::string(co2::name(strategy)) + ", " + name + ", stage " + std::to_string(stage) + ", " +
+                       std::to_string(fragments) + " fragments");
+          expect_equal(reference, run(stage), 0);
+          if (HasFatalFailure()) return;
+        }
       }
     }
   }
@@ -192,8 +211,12 @@ TEST(Zero, EveryStageTrainsAsStageZeroBetweenIslands) {
 TEST(Zero, AnIslandIsOneWorkerWithMoreSamples) {
   for (const Strategy strategy : {Strategy::kCo2, Strategy::kCo2Paper, Strategy::kSlowMo}) {
     for (const ClipMode clip_mode : {ClipMode::kValue, ClipMode::kNorm}) {
-      const Options one{
-          .strategy = strategy, .local_steps = 6, .clip = 2.0, .clip_mode = clip_mode, .bucket_bytes = 1024};
+      const Options one{.strategy = strategy,
+                        .local_steps = 6,
+                        .fragments = 1,
+                        .clip = 2.0,
+                        .clip_mode = clip_mode,
+                        .bucket_bytes = 1024};
       Options many = one;
       many.island_size = 2;
       const auto islands = train(4, {optimizers()[0].second, many});
@@ -220,6 +243,80 @@ TEST(Zero, AnIslandIsOneWorkerWithMoreSamples) {
       });
       EXPECT_TRUE(at::allclose(islands[0].parameters, alone[0], 1e-4, 1e-5)) << name(strategy);
     }
+  }
+}
+
+// Forward and backward round to eight bits; the weights themselves must not.
+TEST(Zero, Bfloat16ComputesWithRoundedCopiesOfTheWeights) {
+  const Options plain{.strategy = Strategy::kDdp, .bucket_bytes = 1024, .zero = 1};
+  const auto reference = train(2, {optimizers()[2].second, plain});
+  for (const int stage : {1, 2, 3}) {
+    Options options = plain;
+    options.zero = stage;
+    options.compute = Compute::kBfloat16;
+    const auto seen = train(2, {optimizers()[2].second, options});
+    EXPECT_EQ(seen[0].parameters.scalar_type(), at::kFloat);
+    EXPECT_TRUE(seen[0].parameters.equal(seen[1].parameters));
+    EXPECT_FALSE(seen[0].parameters.equal(seen[0].parameters.to(at::kBFloat16).to(at::kFloat)));
+    EXPECT_TRUE(at::allclose(seen[0].parameters, reference[0].parameters, 0, 0.1)) << stage;
+    EXPECT_FALSE(seen[0].parameters.equal(reference[0].parameters));
+  }
+}
+
+// One worker's rounded copies: an update far below the spacing of bfloat16 must not be lost.
+TEST(Zero, SmallUpdatesAreKeptInTheWeights) {
+  run_workers(2, [](const Cluster& cluster) {
+    torch::nn::Linear model(1, 1);
+    {
+      const at::NoGradGuard no_grad;
+      model->weight.fill_(1);
+      model->bias.zero_();
+    }
+    torch::optim::SGD optimizer(model->parameters(), 1e-4);
+    Synchronizer sync(cluster, *model, optimizer,
+                      {.strategy = Strategy::kLocalSgd, .local_steps = 5, .compute = Compute::kBfloat16});
+    for (int step = 0; step < 100; ++step) {
+      optimizer.zero_grad();
+      model->weight.sum().backward();
+      EXPECT_EQ(model->weight.scalar_type(), at::kBFloat16);
+      sync.step();
+    }
+    sync.finish();
+    EXPECT_NEAR(model->weight.item<float>(), 0.99, 1e-4);
+    // Training may go on after finish(), in bfloat16 again.
+    optimizer.zero_grad();
+    model->weight.sum().backward();
+    sync.step();
+    EXPECT_EQ(model->weight.scalar_type(), at::kBFloat16);
+  });
+}
+
+TEST(Zero, TrainsOnAfterFinish) {
+  for (const int stage : {0, 1, 2, 3}) {
+    run_workers(2, [&](const Cluster& cluster) {
+      Net net;
+      auto optimizer = optimizers()[0].second(net);
+      Synchronizer sync(cluster, net, *optimizer, {.strategy = Strategy::kDdp, .bucket_bytes = 1024, .zero = stage});
+      auto random = at::detail::createCPUGenerator(7);
+      double first = 0;
+      double loss = 0;
+      for (int step = 0; step < 40; ++step) {
+        const at::Tensor x = at::randn({16, 13}, random);
+        optimizer->zero_grad();
+        const at::Tensor value = net.loss(x, x.slice(1, 0, 5).sin());
+        value.backward();
+        sync.step();
+        loss = value.item<double>();
+        if (step == 0) first = loss;
+        if (step % 10 == 9) {
+          sync.finish();
+          const at::NoGradGuard no_grad;
+          // The whole model is here: one worker may use it alone.
+          if (cluster.rank() == 0) net.loss(x, x.slice(1, 0, 5).sin());
+        }
+      }
+      EXPECT_LT(loss, 0.9 * first) << "stage " << stage;
+    });
   }
 }
 

@@ -202,7 +202,7 @@ TEST(Synchronizer, AFailedExchangeLeavesConsensusAndLiveParametersAlone) {
               });
 }
 
-TEST(Synchronizer, ReportsOuterStateInModelCopies) {
+TEST(Synchronizer, ReportsMemoryInModelCopies) {
   run_workers(2, [](const Cluster& cluster) {
     Toy toy({16 * 1200});
     auto optimizer = plain_sgd(toy, 1);
@@ -211,9 +211,15 @@ TEST(Synchronizer, ReportsOuterStateInModelCopies) {
       toy.set_gradients(1);
       sync.step();
     }
-    const double copies = static_cast<double>(sync.outer_state_bytes()) / static_cast<double>(sync.live().nbytes());
-    // Consensus, momentum, and 2/P in flight; the weight that rides along is one element.
-    EXPECT_NEAR(copies, 2.5, 0.001);
+    const auto copies = [&](std::int64_t bytes) {
+      return static_cast<double>(bytes) / static_cast<double>(sync.live().nbytes());
+    };
+    EXPECT_EQ(copies(sync.memory().parameters), 1);
+    EXPECT_EQ(copies(sync.memory().gradients), 1);
+    EXPECT_EQ(copies(sync.memory().inner_state), 0);
+    EXPECT_EQ(copies(sync.memory().outer_state), 2);
+    // 2/P in flight; the weight that rides along is one element.
+    EXPECT_NEAR(copies(sync.memory().communication), 0.5, 0.001);
     sync.finish();
   });
 }

@@ -40,6 +40,9 @@ class Recorder final : public Communicator {
     return real_->reduce_scatter(output, input, op);
   }
   WorkPtr barrier() override { return real_->barrier(); }
+  std::int64_t reduce_scatter_scratch_bytes(std::int64_t count) const override {
+    return real_->reduce_scatter_scratch_bytes(count);
+  }
   std::int64_t all_reduce_wire_bytes(std::int64_t count) const override { return real_->all_reduce_wire_bytes(count); }
 
   std::vector<at::ScalarType> dtypes;

@@ -143,7 +143,8 @@ at::Tensor Gpt::forward(const at::Tensor& tokens) {
 }
 
 at::Tensor Gpt::loss(const at::Tensor& tokens, const at::Tensor& targets) {
-  return at::cross_entropy_loss(forward(tokens), targets.reshape({-1}));
+  // Losses are compared in their fourth digit, which bfloat16 does not have.
+  return at::cross_entropy_loss(forward(tokens).to(at::kFloat), targets.reshape({-1}));
 }
 
 std::string sample_text(Gpt& model, const std::string& prompt, int length, double temperature, std::uint64_t seed) {

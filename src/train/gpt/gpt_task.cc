@@ -34,7 +34,12 @@ class GptTask : public Task {
         model_(std::make_shared<Gpt>(gpt_preset(config.model, config.context), config.seed)),
         windows_(load_corpus(config.corpus, {context.agree, context.rank == 0, context.say, context.cancelled}),
                  config.validation_share, model_->config().context),
-        validation_(windows_.validation(config.eval_batches, config.batch, context.rank, context.size)) {}
+        validation_(windows_.validation(config.eval_batches, config.batch, context.rank, context.size)) {
+    if (config.sync.zero < 3) return;
+    const auto most = windows_.validation(config.eval_batches, config.batch, 0, context.size);
+    passes_ = most.size();
+    filler_ = most.front();
+  }
 
   torch::nn::Module& model() override { return *model_; }
 
@@ -48,6 +53,8 @@ class GptTask : public Task {
 
   Validation validate() override {
     Validation result;
+    // At ZeRO 3 forward is a collective: who has fewer batches joins with one that does not count.
+    for (std::size_t i = validation_.size(); i < passes_; ++i) model_->loss(filler_.tokens, filler_.targets);
     for (const auto& batch : validation_) {
       const auto count = static_cast<double>(batch.tokens.numel());
       result.loss_sum += count * model_->loss(batch.tokens, batch.targets).item<double>();
@@ -73,6 +80,8 @@ class GptTask : public Task {
   std::shared_ptr<Gpt> model_;
   Windows windows_;
   std::vector<Batch> validation_;
+  std::size_t passes_ = 0;
+  Batch filler_;
   std::int64_t draw_ = 0;
 };
 

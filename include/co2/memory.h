@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+namespace co2 {
+
+/// Bytes of tensors that one worker holds for training, by what they are for: each the most at any time. What LibTorch,
+/// the program and activations take is not among them.
+struct MemoryUse {
+  std::int64_t parameters = 0;     ///< those that are here, and the shard of them if it is kept apart
+  std::int64_t gradients = 0;      ///< whole ones, and the average of the shard
+  std::int64_t inner_state = 0;    ///< the optimizer's
+  std::int64_t outer_state = 0;    ///< consensus and outer momentum
+  std::int64_t communication = 0;  ///< exchanges in flight, and what collectives need besides their tensors
+
+  std::int64_t total() const { return parameters + gradients + inner_state + outer_state + communication; }
+};
+
+}  // namespace co2

@@ -1,0 +1,135 @@
+#include <co2/error.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <string_view>
+
+#include "cli/program.h"
+#include "cli/train_flags.h"
+#include "shard/memory_plan.h"
+#include "shard/placed.h"
+#include "train/gpt/gpt_shape.h"
+#include "train/human.h"
+
+namespace co2::cli {
+
+namespace {
+
+constexpr const char* kFooter = R"(
+Tensors of float32 that training keeps on each worker; activations, LibTorch and the program itself come on top.
+co2 train reports what it has measured, by the same names. docs/zero.md has the formulas.
+
+Examples:
+  co2 plan memory --model xl --workers 8                         plain co2: every worker has the whole model
+  co2 plan memory --model xl --workers 8 --island 4 --zero 2     two islands of four
+  co2 plan memory --model 7b --workers 64 --island 8 --zero 3 --compute bfloat16 --json)";
+
+/// The options of a training run that decide what is held.
+constexpr std::array<std::string_view, 16> kOptions = {
+    "model", "context", "workers",   "strategy", "local-steps", "fragments",          "delay",        "restart",
+    "wire",  "compute", "optimizer", "beta1",    "island-size", "accumulation-steps", "bucket-bytes", "zero"};
+
+struct PlanFlags {
+  std::vector<Setting> settings;
+  bool json = false;
+};
+
+int state_copies(const train::TrainConfig& config) {
+  if (config.optimizer == "sgd") return config.beta1 > 0 ? 1 : 0;
+  return 2;
+}
+
+std::string table(const train::TrainConfig& config, const Recipe& recipe, std::int64_t elements, const MemoryUse& use,
+                  const Traffic& traffic) {
+  using train::human_bytes;
+  const double copy = 4.0 * static_cast<double>(elements);
+  std::string text = fmt::format("{} {}, {} parameters; {} worker{}, {}\n\n", config.task, config.model,
+                                 train::human_count(static_cast<double>(elements)), config.workers,
+                                 config.workers == 1 ? "" : "s", train::recipe_text(recipe));
+  text += fmt::format("  {:<16} {:>10} {:>20}\n", "per worker", "bytes", "copies of the model");
+  const auto row = [&](std::string_view name, std::int64_t bytes) {
+    text += fmt::format("  {:<16} {:>10} {:>20.2f}\n", name, human_bytes(static_cast<double>(bytes)),
+                        static_cast<double>(bytes) / copy);
+  };
+  row("parameters", use.parameters);
+  row("gradients", use.gradients);
+  row("inner state", use.inner_state);
+  row("outer state", use.outer_state);
+  row("communication", use.communication);
+  row("in all", use.total());
+  text += fmt::format("\nEach worker sends {} per step to its island", human_bytes(traffic.island));
+  if (recipe.exchange == Recipe::Exchange::kProgress) {
+    text += fmt::format(", and {} per step to the others, on average over {} steps", human_bytes(traffic.across),
+                        recipe.local_steps);
+  }
+  return text + ".\n";
+}
+
+int run(const PlanFlags& flags) {
+  train::TrainConfig config;
+  for (Setting setting : flags.settings) {
+    if (setting.name == "island") setting.name = "island-size";
+    apply(config, setting);
+  }
+  check(config);
+  if (config.workers == 0) config.workers = std::max(2, config.sync.island_size);
+  const Recipe recipe = placed(resolve(config.sync), config.workers);
+  const ModelShape shape = train::gpt_shape(train::gpt_preset(config.model, config.context));
+  const MemoryUse use = plan_memory(shape, recipe, state_copies(config));
+  const Traffic traffic = plan_traffic(shape, recipe, config.workers);
+  if (!flags.json) {
+    fmt::print("{}", table(config, recipe, shape.elements(), use, traffic));
+    return 0;
+  }
+  const nlohmann::ordered_json json = {
+      {"model", config.model},
+      {"parameters", shape.elements()},
+      {"workers", config.workers},
+      {"island_size", recipe.island_size},
+      {"zero", recipe.zero},
+      {"strategy", name(recipe.strategy)},
+      {"memory",
+       {{"parameters", use.parameters},
+        {"gradients", use.gradients},
+        {"inner_state", use.inner_state},
+        {"outer_state", use.outer_state},
+        {"communication", use.communication},
+        {"total", use.total()}}},
+      {"bytes_per_step", {{"island", traffic.island}, {"across", traffic.across}}},
+  };
+  fmt::print("{}\n", json.dump(2));
+  return 0;
+}
+
+}  // namespace
+
+void add_plan(Program& program) {
+  CLI::App* plan = program.app.add_subcommand("plan", "Say what a training run will need, without running it");
+  plan->require_subcommand(1);
+  CLI::App* memory = plan->add_subcommand("memory", "Bytes per worker, by what they are for");
+  memory->allow_extras();
+  memory->footer(kFooter);
+  auto flags = std::make_shared<PlanFlags>();
+  memory->add_flag("--json", flags->json, "Print it as one JSON object");
+  for (const TrainOption& option : train_options()) {
+    if (std::find(kOptions.begin(), kOptions.end(), option.flag) == kOptions.end()) continue;
+    add_train_flag(*memory, option, flags->settings);
+    if (option.flag != "island-size") continue;
+    TrainOption brief = option;
+    brief.flag = "island";
+    brief.help = "The same";
+    add_train_flag(*memory, brief, flags->settings);
+  }
+  memory->final_callback([&program, flags] {
+    program.chosen = [&program, flags] {
+      if (!program.after_dashes.empty()) throw OptionError("'--' has no meaning for co2 plan");
+      return run(*flags);
+    };
+  });
+}
+
+}  // namespace co2::cli

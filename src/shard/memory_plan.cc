@@ -1,0 +1,147 @@
+#include "shard/memory_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "shard/sharded_gradients.h"
+
+namespace co2 {
+
+namespace {
+
+constexpr std::int64_t kElementBytes = sizeof(float);
+
+/// Elements of each unit that gradients travel in, and parameters at ZeRO 3: as FlatParameters lays them out.
+struct Units {
+  std::vector<std::int64_t> stay;  ///< parameters that belong to no UnitModule, cut by size
+  std::vector<std::int64_t> come;  ///< UnitModules, at ZeRO 3
+};
+
+Units units_of(const ModelShape& shape, const Recipe& recipe) {
+  Units units;
+  std::int64_t open = 0;
+  for (const auto& [elements, unit] : shape.parameters) {
+    if (recipe.zero == 3 && unit) {
+      units.come.resize(std::max(units.come.size(), *unit + 1));
+      units.come[*unit] += elements;
+      continue;
+    }
+    open += elements;
+    if (open * kElementBytes >= recipe.bucket_bytes) units.stay.push_back(std::exchange(open, 0));
+  }
+  if (open > 0) units.stay.push_back(open);
+  return units;
+}
+
+std::int64_t sum(const std::vector<std::int64_t>& values) {
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
+}
+
+/// The most that so many neighbours have together.
+std::int64_t most_in_a_row(const std::vector<std::int64_t>& values, std::size_t count) {
+  std::int64_t most = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::int64_t together = 0;
+    for (std::size_t j = i; j < std::min(i + count, values.size()); ++j) together += values[j];
+    most = std::max(most, together);
+  }
+  return most;
+}
+
+/// How many fragments are in flight at once.
+std::int64_t exchanges_in_flight(const Recipe& recipe) {
+  const bool launches_first = recipe.restart == Restart::kPaper;  // and applies then: one more is there for a moment
+  if (recipe.delay == 0) return 1;
+  if (!recipe.delay) return launches_first ? 2 : 1;
+  const double interval = static_cast<double>(recipe.local_steps) / recipe.fragments;
+  return static_cast<std::int64_t>(std::ceil(*recipe.delay / interval)) + (launches_first ? 1 : 0);
+}
+
+bool sharded(const Recipe& recipe) { return recipe.zero > 0 || recipe.compute == Compute::kBfloat16; }
+
+std::int64_t plan_parameters(const ModelShape& shape, const Recipe& recipe, const Units& units) {
+  const std::int64_t all = shape.elements();
+  const std::int64_t here_bytes = recipe.compute == Compute::kBfloat16 ? 2 : kElementBytes;
+  const std::int64_t shard = all / recipe.island_size * kElementBytes;
+  if (recipe.zero == 3) return shard + here_bytes * (sum(units.stay) + most_in_a_row(units.come, 2));
+  return here_bytes * all + (recipe.compute == Compute::kBfloat16 ? shard : 0);
+}
+
+std::int64_t plan_gradients(const ModelShape& shape, const Recipe& recipe, const Units& units) {
+  const std::int64_t all = shape.elements();
+  const bool adds_up_outside = recipe.accumulation_steps > 1;
+  const std::int64_t outside_bytes = recipe.compute == Compute::kBfloat16 ? 2 : kElementBytes;
+  if (!sharded(recipe)) return kElementBytes * all * (recipe.island_size > 1 && adds_up_outside ? 2 : 1);
+  const std::int64_t shard = kElementBytes * (all / recipe.island_size);
+  if (recipe.zero < 2) return shard + kElementBytes * all + (adds_up_outside ? outside_bytes * all : 0);
+  const std::size_t at_once = ShardedGradients::kUnderWay + 1;
+  // Units that stay hold what is used first and last, so they are full only when backward is over.
+  const std::int64_t whole =
+      recipe.zero == 3 ? sum(units.stay) + most_in_a_row(units.come, at_once) : most_in_a_row(units.stay, at_once);
+  return shard + kElementBytes * whole;
+}
+
+}  // namespace
+
+std::int64_t ModelShape::elements() const {
+  std::int64_t total = 0;
+  for (const Parameter& parameter : parameters) total += parameter.elements;
+  return total;
+}
+
+MemoryUse plan_memory(const ModelShape& shape, const Recipe& recipe, int state_copies) {
+  const Units units = units_of(shape, recipe);
+  const std::int64_t shard = shape.elements() / recipe.island_size;
+  MemoryUse use;
+  use.parameters = plan_parameters(shape, recipe, units);
+  use.gradients = plan_gradients(shape, recipe, units);
+  use.inner_state = kElementBytes * state_copies * (recipe.zero > 0 ? shard : shape.elements());
+  if (recipe.exchange == Recipe::Exchange::kProgress) {
+    use.outer_state = kElementBytes * 2 * shard;
+    const std::int64_t wire_bytes = recipe.wire == Wire::kBfloat16 ? 2 : kElementBytes;
+    const std::int64_t sent_bytes = recipe.restart == Restart::kKeep ? kElementBytes : 0;
+    use.communication = exchanges_in_flight(recipe) * (wire_bytes + sent_bytes) * shard / recipe.fragments;
+  }
+  if (recipe.zero > 0) {
+    std::vector<std::int64_t> travelling = units.stay;
+    travelling.insert(travelling.end(), units.come.begin(), units.come.end());
+    use.communication += kElementBytes * most_in_a_row(travelling, ShardedGradients::kUnderWay);
+  }
+  return use;
+}
+
+Traffic plan_traffic(const ModelShape& shape, const Recipe& recipe, int workers) {
+  const auto all = static_cast<double>(shape.elements());
+  const double island = recipe.island_size;
+  const double to_others = (island - 1) / island;
+  const double here_bytes = recipe.compute == Compute::kBfloat16 ? 2 : kElementBytes;
+  Traffic traffic;
+  if (recipe.zero == 0) {
+    traffic.island = 2 * to_others * all * kElementBytes;  // an all-reduce of the gradients
+  } else {
+    // A reduce-scatter of gradients, and parameters: all of them after the step, or, at ZeRO 3, units twice in every
+    // backward pass, and the others after the step.
+    const double passes = recipe.accumulation_steps;
+    const double scatters = recipe.zero >= 2 ? passes : 1;
+    double gathered = all;
+    if (recipe.zero == 3) {
+      const Units units = units_of(shape, recipe);
+      // The last unit of forward is the first of backward, and stays for it.
+      const auto last = static_cast<double>(units.come.empty() ? 0 : units.come.back());
+      gathered = static_cast<double>(sum(units.stay)) + passes * (2 * static_cast<double>(sum(units.come)) - last);
+    }
+    traffic.island = to_others * (scatters * all * kElementBytes + gathered * here_bytes);
+  }
+  if (recipe.exchange == Recipe::Exchange::kProgress) {
+    const double islands = workers / island;
+    const double wire_bytes = recipe.wire == Wire::kBfloat16 ? 2 : kElementBytes;
+    traffic.across = 2 * (islands - 1) / islands * wire_bytes * all / island / recipe.local_steps;
+    // What an exchange changes in a shard is shown to the island, where the step does not do that anyway.
+    if (recipe.zero == 0) traffic.island += to_others * all * kElementBytes / recipe.local_steps;
+  }
+  return traffic;
+}
+
+}  // namespace co2

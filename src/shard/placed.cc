@@ -1,0 +1,32 @@
+#include "shard/placed.h"
+
+#include <co2/error.h>
+#include <fmt/format.h>
+
+namespace co2 {
+
+Recipe placed(Recipe recipe, int workers) {
+  if (recipe.exchange == Recipe::Exchange::kGradients) {
+    if (recipe.island_size != 1 && recipe.island_size != workers) {
+      throw OptionError(fmt::format(
+          "island_size = {} is not allowed with ddp, which is one island of all {} workers: leave it out, or take "
+          "another strategy between islands",
+          recipe.island_size, workers));
+    }
+    recipe.island_size = workers;
+  }
+  if (workers % recipe.island_size != 0) {
+    throw OptionError(fmt::format(
+        "island_size = {} is not allowed with {} workers: it must divide their number, so that all islands are equal",
+        recipe.island_size, workers));
+  }
+  if (recipe.island_size == 1) recipe.zero = 0;
+  if (recipe.compute == Compute::kBfloat16 && recipe.island_size > 1 && recipe.zero == 0) {
+    throw OptionError(
+        "compute = bfloat16 keeps the parameters themselves in the shard, which zero = 0 does not have: use zero = 1 "
+        "or more");
+  }
+  return recipe;
+}
+
+}  // namespace co2

@@ -1,0 +1,33 @@
+#include "train/human.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+namespace co2::train {
+
+std::string human_bytes(double bytes) {
+  const char* units[] = {"B", "kB", "MB", "GB", "TB"};
+  std::size_t unit = 0;
+  while (bytes >= 1000 && unit + 1 < std::size(units)) bytes /= 1000, ++unit;
+  return unit == 0 ? fmt::format("{:.0f} {}", bytes, units[unit]) : fmt::format("{:.1f} {}", bytes, units[unit]);
+}
+
+std::string human_count(double count) {
+  if (count < 1e4) return fmt::format("{:.0f}", count);
+  if (count < 1e6) return fmt::format("{:.1f} k", count / 1e3);
+  if (count < 1e9) return fmt::format("{:.2f} M", count / 1e6);
+  return fmt::format("{:.2f} G", count / 1e9);
+}
+
+std::string recipe_text(const Recipe& recipe) {
+  std::string text(name(recipe.strategy));
+  if (recipe.island_size > 1) text += fmt::format(", islands of {}, ZeRO {}", recipe.island_size, recipe.zero);
+  if (recipe.compute == Compute::kBfloat16) text += ", computing in bfloat16";
+  if (recipe.exchange != Recipe::Exchange::kProgress) return text;
+  text += fmt::format(", exchange every {} steps", recipe.local_steps);
+  if (recipe.fragments > 1) text += fmt::format(" in {} fragments", recipe.fragments);
+  return text;
+}
+
+}  // namespace co2::train
