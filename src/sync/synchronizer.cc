@@ -344,8 +344,14 @@ void Synchronizer::Impl::count_gradients() {
 
 MemoryUse Synchronizer::Impl::memory() const {
   MemoryUse use;
-  use.parameters = units_ ? units_->most_bytes() : static_cast<std::int64_t>(flat_.data().nbytes());
-  if (master_.defined() && !units_) use.parameters += static_cast<std::int64_t>(master_.nbytes());
+  if (units_) {
+    use.parameters = units_->most_bytes();
+  } else if (mixed()) {
+    // As in training: finish() leaves them in their own dtype.
+    use.parameters = 2 * flat_.numel() + static_cast<std::int64_t>(master_.nbytes());
+  } else {
+    use.parameters = static_cast<std::int64_t>(flat_.data().nbytes());
+  }
   use.gradients = reducer_ ? reducer_->most_bytes() : sharded_ ? sharded_->most_bytes() : gradient_bytes_;
   use.inner_state = state_bytes(optimizer_);
   if (exchange_) use.outer_state = exchange_->state_bytes();

@@ -20,7 +20,7 @@ struct WorkerFigures {
   double compute_seconds = 0;
   double outer_seconds = 0;  ///< launch and apply passes
   std::int64_t bytes_sent = 0;
-  MemoryUse memory;           ///< of tensors, by what they are for
+  MemoryUse memory = {};      ///< of tensors, by what they are for
   double peak_megabytes = 0;  ///< peak resident memory of its process, in units of 1e6 bytes
   int threads = 0;
   std::string cores{};  ///< that it may run on, such as "0,2-3"

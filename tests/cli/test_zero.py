@@ -9,12 +9,13 @@ from program import co2
 from safetensors.torch import load_file
 
 TRAINING = ["--model", "nano", "--corpus", "synthetic", "--batch", 1, "--context", 32, "--eval-batches", 3,
-            "--sample-bytes", 0, "--bucket-bytes", 600000]
-LAYOUT = ["--workers", 4, "--island-size", 2, "--strategy", "co2", "--local-steps", 6, "--bucket-bytes", 600000]
+            "--sample-bytes", 0]
+LAYOUT = ["--workers", 4, "--island-size", 2, "--strategy", "co2", "--local-steps", 6, "--fragments", 1, "--bucket-bytes", 600000,
+          "--optimizer", "sgd"]
 
 
 def train(folder, *options):
-    result = co2("train", *TRAINING, *LAYOUT, "--steps", 24, *options, "--out", folder)
+    result = co2("train", *TRAINING, *LAYOUT, "--steps", 24, "--learning-rate", 0.1, *options, "--out", folder)
     assert result.returncode == 0, result.stderr
     return json.loads((folder / "summary.json").read_text()), load_file(folder / "model/model.safetensors")
 
@@ -31,9 +32,9 @@ def test_every_stage_over_sockets(tmp_path):
         summary, same = train(tmp_path / str(stage), "--zero", stage)
         # Gloo adds up gradients in another order for an all-reduce than for a reduce-scatter.
         for loss in ("train_loss", "validation_loss"):
-            assert summary[loss] == pytest.approx(reference[loss], rel=1e-3)
+            assert summary[loss] == pytest.approx(reference[loss], rel=1e-5)
         for name, values in model.items():
-            assert torch.allclose(same[name], values, atol=2e-3), name
+            assert torch.allclose(same[name], values, atol=1e-5), name
         compare(summary, plan("--zero", stage))
     compare(reference, plan())
 
