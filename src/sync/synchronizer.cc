@@ -112,7 +112,8 @@ std::vector<UnitModule*> units_of(torch::nn::Module& model) {
 }
 
 FlatLayout layout_for(const Recipe& recipe, torch::nn::Module& model) {
-  if (recipe.island_size == 1) return {};
+  const bool divided = recipe.zero > 0 || recipe.exchange == Recipe::Exchange::kProgress;
+  if (recipe.island_size == 1 || !divided) return {};
   FlatLayout layout{.parts = recipe.island_size, .order = model.parameters()};
   const std::int64_t element = layout.order.empty() ? 4 : layout.order.front().element_size();
   layout.unit_elements = std::max<std::int64_t>(1, recipe.bucket_bytes / element);
@@ -133,13 +134,14 @@ Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch
       communicator_(cluster.communicator("data")),
       island_(cluster, recipe_.island_size, communicator_),
       flat_(supported(optimizer), layout_for(recipe_, model)),
-      shard_(flat_, island_.rank()),
+      shard_(flat_, flat_.parts() == 1 ? 0 : island_.rank()),
       optimizer_(optimizer),
       rates_(optimizer.param_groups().size(), 1.0) {
   check_same_everywhere(*communicator_, flat_, recipe_);
   give_everybody_the_same_start(model);
   keep_shard_apart(model);
-  if (island_.size() > 1 || mixed()) share_gradients_in_island(model);
+  const bool shares = recipe_.exchange == Recipe::Exchange::kGradients || island_.size() > 1 || mixed();
+  if (shares) share_gradients_in_island(model);
   if (recipe_.exchange == Recipe::Exchange::kNothing && island_.size() == 1) return;
   buffers_ = std::make_unique<BufferAverage>(communicator_, model.buffers(), trace_);
   if (recipe_.exchange == Recipe::Exchange::kProgress) {
@@ -165,7 +167,8 @@ void Synchronizer::Impl::keep_shard_apart(torch::nn::Module& model) {
 
 void Synchronizer::Impl::share_gradients_in_island(const torch::nn::Module& model) {
   if (recipe_.zero == 0 && !mixed()) {
-    reducer_ = std::make_unique<GradientReducer>(island_.inside(), in_model_order(flat_.parameters(), model),
+    const auto group = island_.inside() ? island_.inside() : communicator_;
+    reducer_ = std::make_unique<GradientReducer>(group, in_model_order(flat_.parameters(), model),
                                                  recipe_.bucket_bytes, recipe_.accumulation_steps, trace_);
     return;
   }

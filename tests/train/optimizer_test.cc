@@ -21,6 +21,7 @@ TEST(FusedAdamW, FollowsLibTorchsOwnUpToRounding) {
     }
     const auto options = torch::optim::AdamWOptions(1e-2).betas({0.8, 0.9}).weight_decay(0.3).amsgrad(amsgrad);
     FusedAdamW fused({torch::optim::OptimizerParamGroup(ours)}, options);
+    fused.allocate_state();
     EXPECT_EQ(fused.state().size(), ours.size());  // before the first step
     torch::optim::AdamW plain(theirs, options);
     for (int step = 0; step < 20; ++step) {
