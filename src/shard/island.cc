@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "flat/shard.h"
-#include "sync/transfer.h"
 
 namespace co2 {
 
@@ -31,25 +30,24 @@ double Island::sum(double value) const {
   return total.item<double>();
 }
 
-void Island::share(const FlatParameters& flat, const at::Tensor& buffer, const std::vector<Range>& changed,
-                   std::int64_t round, Trace& trace) const {
-  if (!inside_) return;
-  std::vector<WorkPtr> works;
-  std::int64_t bytes = 0;
+std::vector<std::size_t> Island::units_in(const FlatParameters& flat, const std::vector<Range>& changed) const {
+  std::vector<std::size_t> units;
   std::int64_t local = 0;
-  for (const Range& unit : flat.units()) {
-    const Range mine = part_of(unit, rank(), size());
-    const Range in_shard{local, local + mine.size()};
-    local = in_shard.end;
+  for (std::size_t u = 0; u < flat.units().size(); ++u) {
+    const Range part{local, local + flat.units()[u].size() / size()};
+    local = part.end;
     const bool touched = std::any_of(changed.begin(), changed.end(), [&](const Range& range) {
-      return range.begin < in_shard.end && in_shard.begin < range.end;
+      return range.begin < part.end && part.begin < range.end;
     });
-    if (!touched) continue;
-    works.push_back(
-        inside_->all_gather(buffer.narrow(0, unit.begin, unit.size()), buffer.narrow(0, mine.begin, mine.size())));
-    bytes += (size() - 1) * mine.size() * buffer.element_size();
+    if (touched) units.push_back(u);
   }
-  if (!works.empty()) wait_for_transfer(works, bytes, round, -1, trace);
+  return units;
+}
+
+WorkPtr Island::gather(const FlatParameters& flat, const at::Tensor& buffer, std::size_t unit) const {
+  const Range& range = flat.units()[unit];
+  const Range mine = part_of(range, rank(), size());
+  return inside_->all_gather(buffer.narrow(0, range.begin, range.size()), buffer.narrow(0, mine.begin, mine.size()));
 }
 
 }  // namespace co2

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <co2/cluster.h>
-#include <co2/trace.h>
-
 #include <memory>
 #include <vector>
 
@@ -27,10 +25,11 @@ class Island {
   /// The sum over the island, blocking.
   double sum(double value) const;
 
-  /// Gives everybody in the island the owners' values of all units that overlap with `changed`, parts of a shard, in a
-  /// buffer with the layout of the flat parameters. Blocking.
-  void share(const FlatParameters& flat, const at::Tensor& buffer, const std::vector<Range>& changed,
-             std::int64_t round, Trace& trace) const;
+  /// The units that overlap with `changed`, parts of a shard.
+  std::vector<std::size_t> units_in(const FlatParameters& flat, const std::vector<Range>& changed) const;
+  /// Starts to give everybody in the island the owners' values of a unit, in a buffer with the layout of the flat
+  /// parameters. Not for an island of one.
+  WorkPtr gather(const FlatParameters& flat, const at::Tensor& buffer, std::size_t unit) const;
 
  private:
   std::shared_ptr<Communicator> inside_;

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "shard/placed.h"
 #include "shard/sharded_gradients.h"
 
 namespace co2 {
@@ -15,21 +16,22 @@ constexpr std::int64_t kElementBytes = sizeof(float);
 
 /// Elements of each unit that gradients travel in, and parameters at ZeRO 3: as FlatParameters lays them out.
 struct Units {
-  std::vector<std::int64_t> stay;  ///< parameters that belong to no UnitModule, cut by size
-  std::vector<std::int64_t> come;  ///< UnitModules, at ZeRO 3
+  std::vector<std::int64_t> stay;     ///< parameters that belong to no UnitModule, cut by size
+  std::vector<std::int64_t> modules;  ///< UnitModules
 };
 
 Units units_of(const ModelShape& shape, const Recipe& recipe) {
   Units units;
+  const std::int64_t unit_bytes = island_unit_bytes(kElementBytes * shape.elements(), recipe.bucket_bytes);
   std::int64_t open = 0;
   for (const auto& [elements, unit] : shape.parameters) {
-    if (recipe.zero == 3 && unit) {
-      units.come.resize(std::max(units.come.size(), *unit + 1));
-      units.come[*unit] += elements;
+    if (unit) {
+      units.modules.resize(std::max(units.modules.size(), *unit + 1));
+      units.modules[*unit] += elements;
       continue;
     }
     open += elements;
-    if (open * kElementBytes >= recipe.bucket_bytes) units.stay.push_back(std::exchange(open, 0));
+    if (open * kElementBytes >= unit_bytes) units.stay.push_back(std::exchange(open, 0));
   }
   if (open > 0) units.stay.push_back(open);
   return units;
@@ -65,7 +67,7 @@ std::int64_t plan_parameters(const ModelShape& shape, const Recipe& recipe, cons
   const std::int64_t all = shape.elements();
   const std::int64_t here_bytes = recipe.compute == Compute::kBfloat16 ? 2 : kElementBytes;
   const std::int64_t shard = all / recipe.island_size * kElementBytes;
-  if (recipe.zero == 3) return shard + here_bytes * (sum(units.stay) + most_in_a_row(units.come, 2));
+  if (recipe.zero == 3) return shard + here_bytes * (sum(units.stay) + most_in_a_row(units.modules, 2));
   return here_bytes * all + (recipe.compute == Compute::kBfloat16 ? shard : 0);
 }
 
@@ -76,10 +78,11 @@ std::int64_t plan_gradients(const ModelShape& shape, const Recipe& recipe, const
   if (!sharded(recipe)) return kElementBytes * all * (recipe.island_size > 1 && adds_up_outside ? 2 : 1);
   const std::int64_t shard = kElementBytes * (all / recipe.island_size);
   if (recipe.zero < 2) return shard + kElementBytes * all + (adds_up_outside ? outside_bytes * all : 0);
-  const std::size_t at_once = ShardedGradients::kUnderWay + 1;
-  // Units that stay hold what is used first and last, so they are full only when backward is over.
-  const std::int64_t whole =
-      recipe.zero == 3 ? sum(units.stay) + most_in_a_row(units.come, at_once) : most_in_a_row(units.stay, at_once);
+  // Units that stay hold what is used first and last, so they are full only when backward is over. The others take
+  // turns in buffers that fit the largest.
+  const std::int64_t at_once = ShardedGradients::kUnderWay + 1;
+  const std::int64_t whole = units.modules.empty() ? at_once * most_in_a_row(units.stay, 1)
+                                                   : sum(units.stay) + at_once * most_in_a_row(units.modules, 1);
   return shard + kElementBytes * whole;
 }
 
@@ -106,7 +109,7 @@ MemoryUse plan_memory(const ModelShape& shape, const Recipe& recipe, int state_c
   }
   if (recipe.zero > 0) {
     std::vector<std::int64_t> travelling = units.stay;
-    travelling.insert(travelling.end(), units.come.begin(), units.come.end());
+    travelling.insert(travelling.end(), units.modules.begin(), units.modules.end());
     use.communication += kElementBytes * most_in_a_row(travelling, ShardedGradients::kUnderWay);
   }
   return use;
@@ -129,8 +132,8 @@ Traffic plan_traffic(const ModelShape& shape, const Recipe& recipe, int workers)
     if (recipe.zero == 3) {
       const Units units = units_of(shape, recipe);
       // The last unit of forward is the first of backward, and stays for it.
-      const auto last = static_cast<double>(units.come.empty() ? 0 : units.come.back());
-      gathered = static_cast<double>(sum(units.stay)) + passes * (2 * static_cast<double>(sum(units.come)) - last);
+      const auto last = static_cast<double>(units.modules.empty() ? 0 : units.modules.back());
+      gathered = static_cast<double>(sum(units.stay)) + passes * (2 * static_cast<double>(sum(units.modules)) - last);
     }
     traffic.island = to_others * (scatters * all * kElementBytes + gathered * here_bytes);
   }

@@ -3,6 +3,8 @@
 #include <co2/error.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace co2 {
 
 Recipe placed(Recipe recipe, int workers) {
@@ -27,6 +29,12 @@ Recipe placed(Recipe recipe, int workers) {
         "or more");
   }
   return recipe;
+}
+
+std::int64_t island_unit_bytes(std::int64_t model_bytes, std::int64_t bucket_bytes) {
+  constexpr std::int64_t kUnits = 12;
+  constexpr std::int64_t kSmallest = 1 << 20;  // below, a collective is mostly latency
+  return std::min(bucket_bytes, std::max(kSmallest, model_bytes / kUnits));
 }
 
 }  // namespace co2

@@ -2,10 +2,16 @@
 
 #include <co2/options.h>
 
+#include <cstdint>
+
 namespace co2 {
 
 /// A recipe as it is carried out by so many workers: `ddp` is one island of all of them, and ZeRO in an island of one
 /// worker shards nothing. Throws OptionError if they can't be divided into islands of the wanted size.
 Recipe placed(Recipe recipe, int workers);
+
+/// How large the units are that gradients of an island travel in: a model of any size is cut into several, so that
+/// most of them travel while backward computes the rest.
+std::int64_t island_unit_bytes(std::int64_t model_bytes, std::int64_t bucket_bytes);
 
 }  // namespace co2

@@ -50,6 +50,8 @@ ShardedGradients::ShardedGradients(const Island& island, const FlatParameters& f
                       .unit = static_cast<std::size_t>(unit - units_.begin())});
   }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const bool last = i + 1 == slots_.size() || slots_[i + 1].unit != slots_[i].unit;
+    slots_[i].gap_end = last ? units_[slots_[i].unit].flat.size() : slots_[i + 1].in_unit.begin;
     torch::autograd::impl::set_post_acc_grad_hooks(slots_[i].parameter, std::make_unique<Hook>(*this, i));
   }
 }
@@ -79,8 +81,8 @@ void ShardedGradients::fill(Slot& slot) {
   const at::NoGradGuard no_grad;
   Unit& unit = units_[slot.unit];
   if (!unit.buffer.defined()) {
-    unit.buffer = at::zeros({unit.flat.size()}, shard_.options());
-    hold(static_cast<std::int64_t>(unit.buffer.nbytes()));
+    unit.memory = take_memory(unit.flat.size());
+    unit.buffer = unit.memory.narrow(0, 0, unit.flat.size());
   }
   at::Tensor place = unit.buffer.narrow(0, slot.in_unit.begin, slot.in_unit.size());
   const at::Tensor& gradient = slot.parameter.grad();
@@ -100,12 +102,32 @@ void ShardedGradients::fill(Slot& slot) {
   slot.parameter.mutable_grad().reset();
   if (slot.ready) return;
   slot.ready = true;
+  if (slot.gap_end > slot.in_unit.end) unit.buffer.narrow(0, slot.in_unit.end, slot.gap_end - slot.in_unit.end).zero_();
   if (++unit.ready == unit.slots && on_unit_full_) on_unit_full_(slot.unit);
 }
 
 void ShardedGradients::hold(std::int64_t bytes) {
   bytes_ += bytes;
   most_bytes_ = std::max(most_bytes_, bytes_);
+}
+
+/// The smallest that fits. If there is none, one that does not is given up, so that there are never more of them than
+/// units at once.
+at::Tensor ShardedGradients::take_memory(std::int64_t elements) {
+  std::sort(idle_.begin(), idle_.end(), [](const auto& a, const auto& b) { return a.numel() < b.numel(); });
+  auto fits = std::find_if(idle_.begin(), idle_.end(), [&](const auto& memory) { return memory.numel() >= elements; });
+  if (fits != idle_.end()) {
+    at::Tensor memory = std::move(*fits);
+    idle_.erase(fits);
+    return memory;
+  }
+  if (!idle_.empty()) {
+    bytes_ -= static_cast<std::int64_t>(idle_.back().nbytes());
+    idle_.pop_back();
+  }
+  at::Tensor memory = at::empty({elements}, shard_.options());
+  hold(static_cast<std::int64_t>(memory.nbytes()));
+  return memory;
 }
 
 std::int64_t ShardedGradients::scratch_bytes(const Unit& unit) const {
@@ -128,7 +150,10 @@ void ShardedGradients::start(Unit& unit) {
   const at::Tensor place = shard_.narrow(0, unit.shard.begin, unit.shard.size());
   unit.part = first ? place : at::empty_like(place);
   unit.sending = unit.buffer;
-  if (free_units_) unit.buffer = at::Tensor();
+  if (free_units_) {
+    unit.sending_memory = std::exchange(unit.memory, at::Tensor());
+    unit.buffer = at::Tensor();
+  }
   if (island_.inside()) {
     unit.work = island_.inside()->reduce_scatter(unit.part, unit.sending, ReduceOp::kSum);
     scratch_bytes_ += scratch_bytes(unit);
@@ -154,7 +179,7 @@ void ShardedGradients::collect(Unit& unit) {
   const at::NoGradGuard no_grad;
   const at::Tensor place = shard_.narrow(0, unit.shard.begin, unit.shard.size());
   if (unit.part.data_ptr() != place.data_ptr()) place.add_(unit.part);
-  if (free_units_) bytes_ -= static_cast<std::int64_t>(unit.sending.nbytes());
+  if (free_units_) idle_.push_back(std::exchange(unit.sending_memory, at::Tensor()));
   unit.sending = at::Tensor();
   unit.part = at::Tensor();
 }

@@ -16,7 +16,7 @@ namespace co2 {
 ///
 /// A hook on each parameter moves its gradient to its place in its unit; a full unit is reduce-scattered in the
 /// background. Units are started in the same order on all workers, from the last to the first, which is about the order
-/// in which backward fills them. With `free_units` (ZeRO 2) a unit's buffer only exists while it fills and travels, and
+/// in which backward fills them. With `free_units` (ZeRO 2) a unit has memory only while it fills and travels, and
 /// every backward pass of an accumulation travels, so that full gradients never add up; without (ZeRO 1) buffers stay,
 /// and only the last pass travels.
 ///
@@ -53,6 +53,7 @@ class ShardedGradients {
   struct Slot {
     at::Tensor parameter;
     Range in_unit;
+    std::int64_t gap_end = 0;  ///< behind it there is padding up to here
     std::size_t unit = 0;
     int passes = 0;      ///< backward passes since the last finish()
     bool ready = false;  ///< its gradient is in its unit, and waits there for the others
@@ -62,8 +63,10 @@ class ShardedGradients {
     Range shard;  ///< where its part is in the shard
     std::size_t slots = 0;
     std::size_t ready = 0;
+    at::Tensor memory;  ///< of the buffer
     at::Tensor buffer;
     // Under way:
+    at::Tensor sending_memory;
     at::Tensor sending;
     at::Tensor part;
     WorkPtr work;  ///< null if the island is this worker alone
@@ -74,6 +77,7 @@ class ShardedGradients {
   void on_gradient(Slot& slot);
   void fill(Slot& slot);
   void hold(std::int64_t bytes);
+  at::Tensor take_memory(std::int64_t elements);
   std::int64_t scratch_bytes(const Unit& unit) const;
   void start_full_units();
   void start(Unit& unit);
@@ -87,6 +91,7 @@ class ShardedGradients {
   at::Tensor shard_;
   std::vector<Slot> slots_;
   std::vector<Unit> units_;
+  std::vector<at::Tensor> idle_;  ///< memory for units; with `free_units` they take turns
   std::function<void(std::size_t)> on_unit_full_;
   std::size_t journeys_ = 0;  ///< that were started since the last finish(): units from last to first, cycle by cycle
   std::int64_t round_ = 0;

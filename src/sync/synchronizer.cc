@@ -20,6 +20,7 @@
 #include "shard/placed.h"
 #include "shard/sharded_gradients.h"
 #include "shard/sharded_optimizer.h"
+#include "shard/shown_units.h"
 #include "sync/buffer_average.h"
 #include "sync/gradient_reducer.h"
 #include "sync/progress_exchange.h"
@@ -51,8 +52,10 @@ class Synchronizer::Impl {
   Island island_;
   FlatParameters flat_;
   Shard shard_;
-  at::Tensor master_;                      // the shard's parameters, where what forward uses is something else
-  std::unique_ptr<ParameterUnits> units_;  // ZeRO 3 only
+  at::Tensor master_;  // the shard's parameters, where what forward uses is something else
+  // In an island, one of them: parameters that come and go (ZeRO 3), or that are shown to the others when they change.
+  std::unique_ptr<ParameterUnits> units_;
+  std::unique_ptr<ShownUnits> shown_;
   std::unique_ptr<ProgressExchange> exchange_;
 
  private:
@@ -61,6 +64,7 @@ class Synchronizer::Impl {
   void give_everybody_the_same_start(torch::nn::Module& model);
   void read_rates();
   bool mixed() const { return recipe_.compute == Compute::kBfloat16; }
+  bool divided() const { return flat_.parts() > 1; }  // the island's workers answer for a shard each
   void keep_shard_apart(torch::nn::Module& model);
   void count_gradients();
   std::int64_t round_now() const;  // of the step that is being taken, or was taken last
@@ -115,11 +119,12 @@ FlatLayout layout_for(const Recipe& recipe, torch::nn::Module& model) {
   const bool divided = recipe.zero > 0 || recipe.exchange == Recipe::Exchange::kProgress;
   if (recipe.island_size == 1 || !divided) return {};
   FlatLayout layout{.parts = recipe.island_size, .order = model.parameters()};
+  std::int64_t bytes = 0;
+  for (const at::Tensor& parameter : layout.order) bytes += static_cast<std::int64_t>(parameter.nbytes());
   const std::int64_t element = layout.order.empty() ? 4 : layout.order.front().element_size();
-  layout.unit_elements = std::max<std::int64_t>(1, recipe.bucket_bytes / element);
-  if (recipe.zero < 3) return layout;
+  layout.unit_elements = std::max<std::int64_t>(1, island_unit_bytes(bytes, recipe.bucket_bytes) / element);
   for (UnitModule* unit : units_of(model)) layout.units.push_back(unit->parameters());
-  if (layout.units.empty()) {
+  if (layout.units.empty() && recipe.zero == 3) {
     throw OptionError(
         "zero = 3 needs a model with units, whose parameters come and go: derive its blocks from co2::UnitModule, or "
         "use zero = 2");
@@ -140,6 +145,7 @@ Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch
   check_same_everywhere(*communicator_, flat_, recipe_);
   give_everybody_the_same_start(model);
   keep_shard_apart(model);
+  if (divided() && !units_) shown_ = std::make_unique<ShownUnits>(island_, flat_, units_of(model), trace_);
   const bool shares = recipe_.exchange == Recipe::Exchange::kGradients || island_.size() > 1 || mixed();
   if (shares) share_gradients_in_island(model);
   if (recipe_.exchange == Recipe::Exchange::kNothing && island_.size() == 1) return;
@@ -168,8 +174,8 @@ void Synchronizer::Impl::keep_shard_apart(torch::nn::Module& model) {
 void Synchronizer::Impl::share_gradients_in_island(const torch::nn::Module& model) {
   if (recipe_.zero == 0 && !mixed()) {
     const auto group = island_.inside() ? island_.inside() : communicator_;
-    reducer_ = std::make_unique<GradientReducer>(group, in_model_order(flat_.parameters(), model),
-                                                 recipe_.bucket_bytes, recipe_.accumulation_steps, trace_);
+    reducer_ = std::make_unique<GradientReducer>(group, in_model_order(flat_.parameters(), model), recipe_.bucket_bytes,
+                                                 recipe_.accumulation_steps, trace_);
     return;
   }
   sharded_ = std::make_unique<ShardedGradients>(island_, flat_, live().options(), recipe_.accumulation_steps,
@@ -237,6 +243,7 @@ void Synchronizer::Impl::step(double samples) {
   }
   count_gradients();
   if (before_inner_step_) before_inner_step_();
+  if (shown_) shown_->wait();  // a unit that forward did not use
   optimizer_.step();
   ++steps_;
   const Clock::time_point computed = Clock::now();
@@ -274,6 +281,7 @@ void Synchronizer::Impl::finish() {
     flat_.become(master_.scalar_type());
     show_island({{0, shard_.numel()}}, round_now());
   }
+  if (shown_) shown_->wait();
   if (!buffers_) return;
   buffers_->apply();
   buffers_->launch(round_now());
@@ -300,7 +308,10 @@ void Synchronizer::Impl::with_consensus(const std::function<void()>& body) {
     const at::NoGradGuard no_grad;
     whole = at::empty_like(flat_.data());
     shard_.write_to(whole, consensus(), {0, shard_.numel()});
-    island_.share(flat_, whole, {{0, shard_.numel()}}, round_now(), trace_);
+    if (shown_) shown_->wait();
+    for (std::size_t unit = 0; divided() && unit < flat_.units().size(); ++unit) {
+      island_.gather(flat_, whole, unit)->wait();
+    }
   }
   flat_.point_to(whole);
   const Restore restore{flat_};
@@ -311,7 +322,7 @@ void Synchronizer::Impl::with_consensus(const std::function<void()>& body) {
 void Synchronizer::Impl::show_island(const std::vector<Range>& changed, std::int64_t round) {
   if (units_) return units_->refresh(round);
   if (master_.defined()) shard_.write_to(flat_.data(), master_, {0, shard_.numel()});
-  if (sharded_ || exchange_) island_.share(flat_, flat_.data(), changed, round, trace_);
+  if (shown_) shown_->show(changed, round);
 }
 
 double Synchronizer::Impl::clip_gradients(double max_norm) {

@@ -176,8 +176,6 @@ TEST(Zero, EveryStageTrainsAsStageZero) {
   }
 }
 
-// Fragments are parts of the shard, so with several of them other elements travel first where the layout is another
-// one: at stage 3, and with islands of another size. With one the exchange is the same whatever the layout.
 TEST(Zero, EveryStageTrainsAsStageZeroBetweenIslands) {
   for (const Strategy strategy : {Strategy::kCo2, Strategy::kCo2Paper, Strategy::kSlowMo, Strategy::kStreamingDiLoCo}) {
     for (const auto& [name, optimizer] : optimizers()) {
@@ -196,7 +194,6 @@ TEST(Zero, EveryStageTrainsAsStageZeroBetweenIslands) {
         const auto reference = run(0);
         EXPECT_TRUE(reference[0].parameters.equal(reference[3].parameters)) << "all workers end with the same model";
         for (const int stage : {1, 2, 3}) {
-          if (stage == 3 && fragments > 1) continue;
           SCOPED_TRACE(std::string(co2::name(strategy)) + ", " + name + ", stage " + std::to_string(stage) + ", " +
                        std::to_string(fragments) + " fragments");
           expect_equal(reference, run(stage), 0);
@@ -207,7 +204,8 @@ TEST(Zero, EveryStageTrainsAsStageZeroBetweenIslands) {
   }
 }
 
-// Two islands of two are two workers that see the samples of both.
+// Two islands of two are two workers that see the samples of both. With one fragment: with several, the elements that
+// travel first depend on how the shards are cut.
 TEST(Zero, AnIslandIsOneWorkerWithMoreSamples) {
   for (const Strategy strategy : {Strategy::kCo2, Strategy::kCo2Paper, Strategy::kSlowMo}) {
     for (const ClipMode clip_mode : {ClipMode::kValue, ClipMode::kNorm}) {
