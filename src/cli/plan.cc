@@ -71,10 +71,7 @@ std::string table(const train::TrainConfig& config, const Recipe& recipe, std::i
 
 int run(const PlanFlags& flags) {
   train::TrainConfig config;
-  for (Setting setting : flags.settings) {
-    if (setting.name == "island") setting.name = "island-size";
-    apply(config, setting);
-  }
+  for (const Setting& setting : flags.settings) apply(config, setting);
   check(config);
   if (config.workers == 0) config.workers = std::max(2, config.sync.island_size);
   const Recipe recipe = placed(resolve(config.sync), config.workers);
@@ -109,7 +106,11 @@ int run(const PlanFlags& flags) {
 
 void add_plan(Program& program) {
   CLI::App* plan = program.app.add_subcommand("plan", "Say what a training run will need, without running it");
-  plan->require_subcommand(1);
+  plan->require_subcommand(0, 1);
+  plan->final_callback([&program, plan] {
+    if (!plan->get_subcommands().empty()) return;
+    program.chosen = []() -> int { throw OptionError("say what to plan: co2 plan memory"); };
+  });
   CLI::App* memory = plan->add_subcommand("memory", "Bytes per worker, by what they are for");
   memory->allow_extras();
   memory->footer(kFooter);
@@ -117,12 +118,7 @@ void add_plan(Program& program) {
   memory->add_flag("--json", flags->json, "Print it as one JSON object");
   for (const TrainOption& option : train_options()) {
     if (std::find(kOptions.begin(), kOptions.end(), option.flag) == kOptions.end()) continue;
-    add_train_flag(*memory, option, flags->settings);
-    if (option.flag != "island-size") continue;
-    TrainOption brief = option;
-    brief.flag = "island";
-    brief.help = "The same";
-    add_train_flag(*memory, brief, flags->settings);
+    add_train_flag(*memory, option, flags->settings, option.flag == "island-size" ? "island" : "");
   }
   memory->final_callback([&program, flags] {
     program.chosen = [&program, flags] {

@@ -31,7 +31,7 @@ std::string description(const TrainOption& option) {
 
 }  // namespace
 
-void add_train_flag(CLI::App& sub, const TrainOption& option, std::vector<Setting>& settings) {
+void add_train_flag(CLI::App& sub, const TrainOption& option, std::vector<Setting>& settings, std::string_view brief) {
   const std::string shown = option.flag == "task" ? "task" : "--" + option.flag;
   const auto store = [&settings, &option, shown](const nlohmann::json& value) {
     settings.push_back({option.flag, value, shown, ""});
@@ -42,8 +42,8 @@ void add_train_flag(CLI::App& sub, const TrainOption& option, std::vector<Settin
         flag_names(option), [store](std::int64_t count) { store(count > 0); }, description(option));
   } else {
     added = sub.add_option_function<std::string>(
-        flag_names(option), [store, &option](const std::string& text) { store(parse_text(option, text)); },
-        description(option));
+        flag_names(option) + (brief.empty() ? "" : fmt::format(",--{}", brief)),
+        [store, &option](const std::string& text) { store(parse_text(option, text)); }, description(option));
     const bool text = option.kind == TrainOption::Kind::kText;
     added->option_text(text ? "NAME" : option.kind == TrainOption::Kind::kNumber ? "X" : "N");
     added->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);

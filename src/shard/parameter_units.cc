@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "sync/transfer.h"
+#include "comm/transfer.h"
 
 namespace co2 {
 

@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "flat/shard.h"
-#include "sync/transfer.h"
+#include "comm/transfer.h"
 
 namespace co2 {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "flat/shard.h"
-#include "sync/transfer.h"
+#include "comm/transfer.h"
 
 namespace co2 {
 

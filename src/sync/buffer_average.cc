@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "sync/transfer.h"
+#include "comm/transfer.h"
 
 namespace co2 {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "outer/outer_pass.h"
-#include "sync/transfer.h"
+#include "comm/transfer.h"
 
 namespace co2 {
 

@@ -7,7 +7,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "sync/transfer.h"
+#include "comm/transfer.h"
 
 namespace co2 {
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "sync/transfer.h"
+#include "comm/transfer.h"
 
 namespace co2 {
 

@@ -156,6 +156,7 @@ TEST(Zero, EveryStageTrainsAsStageZero) {
     for (const auto& [name, optimizer] : optimizers()) {
       for (const int accumulation : {1, 3}) {
         for (const double clip : {0.0, 0.5}) {
+          if ((accumulation == 1) != (clip == 0)) continue;                        // two of four will do
           if (workers == 4 && (name == "adagrad" || name == "rmsprop")) continue;  // nothing new, but time
           const auto run = [&](int stage) {
             const Options options{
@@ -182,6 +183,7 @@ TEST(Zero, EveryStageTrainsAsStageZeroBetweenIslands) {
       for (const int fragments : {1, 4}) {
         const bool whole_only = strategy == Strategy::kCo2Paper || strategy == Strategy::kSlowMo;
         if (fragments > 1 && (whole_only || name != "adamw")) continue;
+        if (strategy != Strategy::kCo2 && name != "adamw" && name != "sgd") continue;
         const auto run = [&](int stage) {
           const Options options{.strategy = strategy,
                                 .local_steps = 6,

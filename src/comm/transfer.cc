@@ -1,4 +1,4 @@
-#include "sync/transfer.h"
+#include "comm/transfer.h"
 
 #include <co2/error.h>
 
