@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 namespace co2 {
@@ -15,5 +16,16 @@ struct MemoryUse {
 
   std::int64_t total() const { return parameters + gradients + inner_state + outer_state + communication; }
 };
+
+/// Its fields, for whoever reports them all.
+struct MemoryField {
+  const char* name;
+  std::int64_t MemoryUse::*bytes;
+};
+inline constexpr std::array<MemoryField, 5> kMemoryFields = {{{"parameters", &MemoryUse::parameters},
+                                                              {"gradients", &MemoryUse::gradients},
+                                                              {"inner_state", &MemoryUse::inner_state},
+                                                              {"outer_state", &MemoryUse::outer_state},
+                                                              {"communication", &MemoryUse::communication}}};
 
 }  // namespace co2

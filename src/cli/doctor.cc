@@ -100,10 +100,7 @@ void add_doctor(Program& program) {
   sub->footer(kFooter);
   auto flags = std::make_shared<DoctorFlags>();
   sub->add_flag("--json", flags->json, "Print everything as one JSON object");
-  for (const TrainOption& option : train_options()) {
-    if (std::find(kOptions.begin(), kOptions.end(), option.flag) == kOptions.end()) continue;
-    add_train_flag(*sub, option, flags->settings);
-  }
+  add_train_flags(*sub, kOptions, flags->settings);
   sub->final_callback([&program, flags] {
     program.chosen = [&program, flags] {
       if (!program.after_dashes.empty()) throw OptionError("'--' has no meaning for co2 doctor");

@@ -10,10 +10,11 @@
 
 #include "cli/program.h"
 #include "cli/train_flags.h"
-#include "shard/memory_plan.h"
-#include "shard/placed.h"
+#include "island/memory_plan.h"
+#include "island/placed.h"
 #include "train/gpt/gpt_shape.h"
 #include "train/human.h"
+#include "train/summary.h"
 
 namespace co2::cli {
 
@@ -55,11 +56,11 @@ std::string table(const train::TrainConfig& config, const Recipe& recipe, std::i
     text += fmt::format("  {:<16} {:>10} {:>20.2f}\n", name, human_bytes(static_cast<double>(bytes)),
                         static_cast<double>(bytes) / copy);
   };
-  row("parameters", use.parameters);
-  row("gradients", use.gradients);
-  row("inner state", use.inner_state);
-  row("outer state", use.outer_state);
-  row("communication", use.communication);
+  for (const auto& [name, bytes] : kMemoryFields) {
+    std::string label = name;
+    std::replace(label.begin(), label.end(), '_', ' ');
+    row(label, use.*bytes);
+  }
   row("in all", use.total());
   text += fmt::format("\nEach worker sends {} per step to its island", human_bytes(traffic.island));
   if (recipe.exchange == Recipe::Exchange::kProgress) {
@@ -82,22 +83,13 @@ int run(const PlanFlags& flags) {
     fmt::print("{}", table(config, recipe, shape.elements(), use, traffic));
     return 0;
   }
-  const nlohmann::ordered_json json = {
-      {"model", config.model},
-      {"parameters", shape.elements()},
-      {"workers", config.workers},
-      {"island_size", recipe.island_size},
-      {"zero", recipe.zero},
-      {"strategy", name(recipe.strategy)},
-      {"memory",
-       {{"parameters", use.parameters},
-        {"gradients", use.gradients},
-        {"inner_state", use.inner_state},
-        {"outer_state", use.outer_state},
-        {"communication", use.communication},
-        {"total", use.total()}}},
-      {"bytes_per_step", {{"island", traffic.island}, {"across", traffic.across}}},
+  nlohmann::ordered_json json = {
+      {"model", config.model},         {"parameters", shape.elements()},
+      {"workers", config.workers},     {"island_size", recipe.island_size},
+      {"zero", recipe.zero},           {"strategy", name(recipe.strategy)},
+      {"memory", train::memory_json(use)}, {"bytes_per_step", {{"island", traffic.island}, {"across", traffic.across}}},
   };
+  json["memory"]["total"] = use.total();
   fmt::print("{}\n", json.dump(2));
   return 0;
 }
@@ -116,10 +108,7 @@ void add_plan(Program& program) {
   memory->footer(kFooter);
   auto flags = std::make_shared<PlanFlags>();
   memory->add_flag("--json", flags->json, "Print it as one JSON object");
-  for (const TrainOption& option : train_options()) {
-    if (std::find(kOptions.begin(), kOptions.end(), option.flag) == kOptions.end()) continue;
-    add_train_flag(*memory, option, flags->settings, option.flag == "island-size" ? "island" : "");
-  }
+  add_train_flags(*memory, kOptions, flags->settings);
   memory->final_callback([&program, flags] {
     program.chosen = [&program, flags] {
       if (!program.after_dashes.empty()) throw OptionError("'--' has no meaning for co2 plan");

@@ -12,7 +12,7 @@
 #include "cli/train_flags.h"
 #include "cli/train_worker.h"
 #include "cli/worker_group.h"
-#include "shard/placed.h"
+#include "island/placed.h"
 #include "train/data/corpus.h"
 #include "train/files.h"
 #include "train/run_files.h"

@@ -16,7 +16,8 @@ namespace {
 std::string flag_names(const TrainOption& option) {
   if (option.flag == "task") return "task";
   const bool yes_no = option.kind == TrainOption::Kind::kYesNo;
-  return yes_no ? fmt::format("--{0},!--no-{0}", option.flag) : "--" + option.flag;
+  if (yes_no) return fmt::format("--{0},!--no-{0}", option.flag);
+  return "--" + option.flag + (option.brief.empty() ? "" : ",--" + option.brief);
 }
 
 std::string description(const TrainOption& option) {
@@ -31,7 +32,7 @@ std::string description(const TrainOption& option) {
 
 }  // namespace
 
-void add_train_flag(CLI::App& sub, const TrainOption& option, std::vector<Setting>& settings, std::string_view brief) {
+void add_train_flag(CLI::App& sub, const TrainOption& option, std::vector<Setting>& settings) {
   const std::string shown = option.flag == "task" ? "task" : "--" + option.flag;
   const auto store = [&settings, &option, shown](const nlohmann::json& value) {
     settings.push_back({option.flag, value, shown, ""});
@@ -42,13 +43,19 @@ void add_train_flag(CLI::App& sub, const TrainOption& option, std::vector<Settin
         flag_names(option), [store](std::int64_t count) { store(count > 0); }, description(option));
   } else {
     added = sub.add_option_function<std::string>(
-        flag_names(option) + (brief.empty() ? "" : fmt::format(",--{}", brief)),
-        [store, &option](const std::string& text) { store(parse_text(option, text)); }, description(option));
+        flag_names(option), [store, &option](const std::string& text) { store(parse_text(option, text)); },
+        description(option));
     const bool text = option.kind == TrainOption::Kind::kText;
     added->option_text(text ? "NAME" : option.kind == TrainOption::Kind::kNumber ? "X" : "N");
     added->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
   added->group(option.group);
+}
+
+void add_train_flags(CLI::App& sub, std::span<const std::string_view> flags, std::vector<Setting>& settings) {
+  for (const TrainOption& option : train_options()) {
+    if (std::find(flags.begin(), flags.end(), option.flag) != flags.end()) add_train_flag(sub, option, settings);
+  }
 }
 
 bool given(const std::vector<Setting>& settings, std::string_view flag) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -12,9 +13,10 @@ class App;
 namespace co2::cli {
 
 /// Adds an option of a training run to a subcommand. What the user gives is appended to `settings`, which must outlive
-/// the subcommand, in the order of the command line. `brief`: a second, shorter name.
-void add_train_flag(CLI::App& sub, const TrainOption& option, std::vector<Setting>& settings,
-                    std::string_view brief = {});
+/// the subcommand, in the order of the command line.
+void add_train_flag(CLI::App& sub, const TrainOption& option, std::vector<Setting>& settings);
+/// The same for those with these flags (without dashes), in the order of train_options().
+void add_train_flags(CLI::App& sub, std::span<const std::string_view> flags, std::vector<Setting>& settings);
 
 /// Whether one of the settings is about this flag (without dashes), and not a reset to the default.
 bool given(const std::vector<Setting>& settings, std::string_view flag);

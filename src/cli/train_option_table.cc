@@ -259,6 +259,7 @@ void add_sync(std::vector<TrainOption>& options) {
             "K: workers that share gradients in every step, over a fast network; the strategy is for what "
             "is between islands",
             CO2_FIELD(sync.island_size)));
+  options.back().brief = "island";
   options.push_back(
       whole("zero", group, 0, 3,
             "ZeRO inside an island: 1 shards the optimizer's state, 2 the gradients too, 3 also the parameters",

@@ -16,6 +16,7 @@ struct TrainOption {
   enum class Kind { kWhole, kWholeOrAuto, kNumber, kYesNo, kText };
 
   std::string flag;   ///< without the dashes
+  std::string brief;  ///< a second, shorter flag; may be empty
   std::string group;  ///< its heading in the help
   Kind kind = Kind::kText;
   std::string allowed;  ///< what it may be, in words

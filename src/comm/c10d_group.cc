@@ -112,10 +112,7 @@ class C10dCommunicator final : public Communicator {
     return start("all-reduce", [&] { return C10dWork::Parts{group_->allreduce(tensors, options)}; });
   }
   WorkPtr broadcast(const at::Tensor& tensor, int root) override {
-    std::vector<at::Tensor> tensors{tensor};
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    return start("broadcast", [&] { return C10dWork::Parts{group_->broadcast(tensors, options)}; });
+    return start("broadcast", [&] { return C10dWork::Parts{broadcast_from(root, tensor)}; });
   }
   /// A broadcast of each part, which arrives where it belongs: Gloo's own all-gather goes through a copy of everything.
   WorkPtr all_gather(const at::Tensor& output, const at::Tensor& input) override {
@@ -125,10 +122,7 @@ class C10dCommunicator final : public Communicator {
     return start("all-gather", [&] {
       C10dWork::Parts parts;
       for (int root = 0; root < size(); ++root) {
-        std::vector<at::Tensor> tensors{places[static_cast<std::size_t>(root)]};
-        c10d::BroadcastOptions options;
-        options.rootRank = root;
-        parts.push_back(group_->broadcast(tensors, options));
+        parts.push_back(broadcast_from(root, places[static_cast<std::size_t>(root)]));
       }
       return parts;
     });
@@ -173,6 +167,13 @@ class C10dCommunicator final : public Communicator {
       const std::string message = first_lines(error);
       throw CommError({operation, rank(), -1, peer_in(message)}, message);
     }
+  }
+
+  c10::intrusive_ptr<c10d::Work> broadcast_from(int root, const at::Tensor& tensor) {
+    std::vector<at::Tensor> tensors{tensor};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    return group_->broadcast(tensors, options);
   }
 
   /// One part for each rank.

@@ -11,6 +11,8 @@ Range part_of(const Range& unit, int rank, int parts) {
   return {unit.begin + rank * size, unit.begin + (rank + 1) * size};
 }
 
+Range part_in_shard(const Range& unit, int parts) { return {unit.begin / parts, unit.end / parts}; }
+
 Shard::Shard(const FlatParameters& flat, int rank) {
   std::int64_t local = 0;
   for (const Range& unit : flat.units()) {

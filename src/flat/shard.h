@@ -46,5 +46,7 @@ class Shard {
 
 /// Part `rank` of a unit that is shared by `parts` workers.
 Range part_of(const Range& unit, int rank, int parts);
+/// Where that part is in the shard, the same for all ranks.
+Range part_in_shard(const Range& unit, int parts);
 
 }  // namespace co2

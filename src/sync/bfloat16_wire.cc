@@ -6,6 +6,8 @@
 
 #include <cstring>
 
+#include "trace/bytes.h"
+
 namespace co2 {
 
 namespace {
@@ -40,7 +42,7 @@ void Bfloat16Wire::start(Message& message, const std::vector<Progress>& progress
               sizeof(weight));
   message.payload.narrow(0, numel, weight_elements()).copy_(weights);
   message.works = all_reduce_in_buckets(*communicator_, message.payload, bucket_bytes_);
-  message.bytes = communicator_->all_reduce_wire_bytes(static_cast<std::int64_t>(message.payload.nbytes()));
+  message.bytes = communicator_->all_reduce_wire_bytes(bytes_of(message.payload));
 }
 
 WireFormat::Sum Bfloat16Wire::sum(const Message& message) const {

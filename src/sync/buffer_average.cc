@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "comm/transfer.h"
+#include "trace/bytes.h"
 
 namespace co2 {
 
@@ -32,7 +33,7 @@ void BufferAverage::launch(std::int64_t round) {
   }
   payload_.copy_(sent_);
   works_ = {communicator_->all_reduce(payload_, ReduceOp::kSum)};
-  bytes_ = communicator_->all_reduce_wire_bytes(static_cast<std::int64_t>(payload_.nbytes()));
+  bytes_ = communicator_->all_reduce_wire_bytes(bytes_of(payload_));
   round_ = round;
 }
 

@@ -5,15 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "outer/outer_pass.h"
 #include "comm/transfer.h"
+#include "outer/outer_pass.h"
 
 namespace co2 {
 
 namespace {
-std::int64_t bytes_of(const Message& message) {
-  return static_cast<std::int64_t>(message.payload.nbytes() + (message.sent.defined() ? message.sent.nbytes() : 0));
-}
+std::int64_t buffer_bytes(const Message& message) { return bytes_of(message.payload) + bytes_of(message.sent); }
 }  // namespace
 
 Message MessagePool::take(std::int64_t numel) {
@@ -24,8 +22,7 @@ Message MessagePool::take(std::int64_t numel) {
     return message;
   }
   Message message = wire_.allocate(numel, with_sent_);
-  bytes_ += bytes_of(message);
-  most_bytes_ = std::max(most_bytes_, bytes_);
+  bytes_.add(buffer_bytes(message));
   return message;
 }
 
@@ -35,7 +32,7 @@ void MessagePool::give_back(std::int64_t numel, Message message) {
 }
 
 void MessagePool::release() {
-  for (const auto& [numel, message] : free_) bytes_ -= bytes_of(message);
+  for (const auto& [numel, message] : free_) bytes_.remove(buffer_bytes(message));
   free_.clear();
 }
 

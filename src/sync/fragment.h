@@ -10,6 +10,7 @@
 
 #include "comm/buckets.h"
 #include "sync/wire_format.h"
+#include "trace/bytes.h"
 
 namespace co2 {
 
@@ -22,13 +23,12 @@ class MessagePool {
   /// Frees the buffers that nobody has taken.
   void release();
   /// The most that it has held at once.
-  std::int64_t most_bytes() const { return most_bytes_; }
+  std::int64_t most_bytes() const { return bytes_.most(); }
 
  private:
   const WireFormat& wire_;
   const bool with_sent_;
-  std::int64_t bytes_ = 0;
-  std::int64_t most_bytes_ = 0;
+  PeakBytes bytes_;
   std::vector<std::pair<std::int64_t, Message>> free_;  ///< with the size of the fragment that each one fits
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "comm/transfer.h"
+#include "trace/bytes.h"
 
 namespace co2 {
 
@@ -193,7 +194,7 @@ void ProgressExchange::average_live_parameters() {
   for (const Range& range : shard_.fragments(recipe_.fragments)) {
     const at::Tensor average = shard_.copy_of(live_, range);
     const auto works = all_reduce_in_buckets(*communicator_, average, recipe_.bucket_bytes);
-    const auto bytes = communicator_->all_reduce_wire_bytes(static_cast<std::int64_t>(average.nbytes()));
+    const auto bytes = communicator_->all_reduce_wire_bytes(bytes_of(average));
     wait_for_transfer(works, bytes, round_.number, -1, trace_);
     average.div_(communicator_->size());
     shard_.write_to(live_, average, range);
@@ -211,9 +212,7 @@ void ProgressExchange::finish(const std::vector<double>& rates) {
   changed_ = {{0, shard_.numel()}};
 }
 
-std::int64_t ProgressExchange::state_bytes() const {
-  return static_cast<std::int64_t>(consensus_.nbytes() + momentum_.nbytes());
-}
+std::int64_t ProgressExchange::state_bytes() const { return bytes_of(consensus_) + bytes_of(momentum_); }
 
 std::int64_t ProgressExchange::bytes_per_exchange() const {
   const std::int64_t element = recipe_.wire == Wire::kBfloat16 ? 2 : consensus_.element_size();

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "flat/shard.h"
-#include "shard/island.h"
+#include "island/island.h"
 #include "sync/fragment.h"
 #include "sync/pace_control.h"
 #include "sync/pace_meter.h"

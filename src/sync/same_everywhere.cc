@@ -1,10 +1,13 @@
 #include "sync/same_everywhere.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <co2/error.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/nn/module.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -55,6 +58,24 @@ void check_same_everywhere(Communicator& communicator, const FlatParameters& fla
                       "the same options",
                       rank, kSubjects[i]));
     }
+  }
+}
+
+void start_the_same(Communicator& communicator, const FlatParameters& flat, const torch::nn::Module& model) {
+  const at::NoGradGuard no_grad;
+  communicator.broadcast(flat.data(), 0)->wait();
+  const auto& trained = flat.parameters();
+  std::vector<at::Tensor> rest = model.buffers();
+  for (const at::Tensor& parameter : model.parameters()) {
+    const bool is_trained =
+        std::any_of(trained.begin(), trained.end(), [&](const at::Tensor& t) { return t.is_same(parameter); });
+    if (!is_trained) rest.push_back(parameter);
+  }
+  for (const at::Tensor& tensor : rest) {
+    if (!tensor.defined() || tensor.numel() == 0) continue;
+    const at::Tensor copy = tensor.detach().contiguous();
+    communicator.broadcast(copy, 0)->wait();
+    tensor.detach().copy_(copy);
   }
 }
 

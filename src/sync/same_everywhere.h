@@ -5,10 +5,17 @@
 
 #include "flat/flat_parameters.h"
 
+namespace torch::nn {
+class Module;
+}
+
 namespace co2 {
 
 /// Checks that all workers have built the same model and chosen the same options, before anything else is exchanged.
 /// Throws ClusterError that names the first rank that differs and in what.
 void check_same_everywhere(Communicator& communicator, const FlatParameters& flat, const Recipe& recipe);
+
+/// Gives all workers rank 0's parameters, trained ones and others, and buffers.
+void start_the_same(Communicator& communicator, const FlatParameters& flat, const torch::nn::Module& model);
 
 }  // namespace co2

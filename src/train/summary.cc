@@ -27,21 +27,13 @@ double mean(const RunResult& result, Member member) {
   return result.workers.empty() ? 0 : sum(result, member) / static_cast<double>(result.workers.size());
 }
 
-Json to_json(const MemoryUse& use) {
-  return {{"parameters", use.parameters},
-          {"gradients", use.gradients},
-          {"inner_state", use.inner_state},
-          {"outer_state", use.outer_state},
-          {"communication", use.communication}};
-}
-
 Json to_json(const WorkerFigures& figures) {
   return {{"transfer_seconds", figures.transfer_seconds},
           {"exposed_seconds", figures.exposed_seconds},
           {"compute_seconds", figures.compute_seconds},
           {"outer_seconds", figures.outer_seconds},
           {"bytes_sent", figures.bytes_sent},
-          {"memory", to_json(figures.memory)},
+          {"memory", memory_json(figures.memory)},
           {"peak_megabytes", figures.peak_megabytes},
           {"threads", figures.threads},
           {"cores", figures.cores},
@@ -95,6 +87,12 @@ double RunResult::overlap() const {
   return transfer > 0 ? std::clamp(1 - exposed_seconds() / transfer, 0.0, 1.0) : 1;
 }
 
+nlohmann::ordered_json memory_json(const MemoryUse& use) {
+  Json json;
+  for (const auto& [name, bytes] : kMemoryFields) json[name] = use.*bytes;
+  return json;
+}
+
 std::string to_text(const WorkerFigures& figures) { return to_json(figures).dump(); }
 
 WorkerFigures figures_from_text(const std::string& text) {
@@ -105,12 +103,7 @@ WorkerFigures figures_from_text(const std::string& text) {
   json.at("compute_seconds").get_to(figures.compute_seconds);
   json.at("outer_seconds").get_to(figures.outer_seconds);
   json.at("bytes_sent").get_to(figures.bytes_sent);
-  const auto& memory = json.at("memory");
-  memory.at("parameters").get_to(figures.memory.parameters);
-  memory.at("gradients").get_to(figures.memory.gradients);
-  memory.at("inner_state").get_to(figures.memory.inner_state);
-  memory.at("outer_state").get_to(figures.memory.outer_state);
-  memory.at("communication").get_to(figures.memory.communication);
+  for (const auto& [name, bytes] : kMemoryFields) json.at("memory").at(name).get_to(figures.memory.*bytes);
   json.at("peak_megabytes").get_to(figures.peak_megabytes);
   json.at("threads").get_to(figures.threads);
   json.at("cores").get_to(figures.cores);
@@ -141,7 +134,7 @@ std::string summary_json(const RunResult& result) {
       {"overlap", result.overlap()},
       {"bytes_sent_per_worker", result.bytes_per_worker()},
       {"bytes_sent_per_worker_and_step", result.bytes_per_worker() / steps},
-      {"memory", result.workers.empty() ? Json() : to_json(result.workers[0].memory)},
+      {"memory", result.workers.empty() ? Json() : memory_json(result.workers[0].memory)},
       {"launcher", result.launcher},
       {"workers", result.workers.size()},
       {"recipe", to_json(result.recipe)},

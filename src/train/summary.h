@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,9 @@ struct RunResult {
   double overlap() const;           ///< 1 - exposed / transfer, 0..1; 1 if nothing was transferred
   double bytes_per_worker() const;  ///< mean over workers
 };
+
+/// Its fields, in bytes.
+nlohmann::ordered_json memory_json(const MemoryUse& use);
 
 /// The contents of summary.json.
 std::string summary_json(const RunResult& result);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "shard/memory_plan.h"
+#include "island/memory_plan.h"
 #include "train/gpt/gpt_config.h"
 
 namespace co2::train {

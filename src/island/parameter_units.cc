@@ -1,4 +1,4 @@
-#include "shard/parameter_units.h"
+#include "island/parameter_units.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -34,22 +34,20 @@ class ParameterUnits::Keeper final : public UnitKeeper {
   std::size_t unit_;
 };
 
-ParameterUnits::ParameterUnits(const Island& island, FlatParameters& flat, at::Tensor live, at::ScalarType compute,
+ParameterUnits::ParameterUnits(const Island& island, FlatParameters& flat, const Shard& shard, at::ScalarType compute,
                                const std::vector<UnitModule*>& modules, Trace& trace)
     : island_(island),
       flat_(flat),
       compute_(compute),
       trace_(trace),
-      live_(std::move(live)),
+      live_(shard.copy_of(flat.data())),
       source_(live_),
-      modules_(modules),
-      bytes_(static_cast<std::int64_t>(live_.nbytes())) {
+      modules_(modules) {
+  bytes_.add(bytes_of(live_));
   const std::size_t first_module = flat.units().size() - modules.size();
-  std::int64_t local = 0;
   for (std::size_t u = 0; u < flat.units().size(); ++u) {
     Unit unit;
-    unit.part = {local, local + flat.units()[u].size() / flat.parts()};
-    local = unit.part.end;
+    unit.part = part_in_shard(flat.units()[u], flat.parts());
     unit.stays = u < first_module;
     units_.push_back(std::move(unit));
   }
@@ -60,7 +58,7 @@ ParameterUnits::ParameterUnits(const Island& island, FlatParameters& flat, at::T
     if (u + 1 < units_.size()) units_[u].after = u + 1;
   }
   allocate(compute_);
-  refresh(0);
+  gather_from(live_, 0);
 }
 
 /// Gives every unit a storage, and makes the parameters views of it, which only works while there is memory in it (that
@@ -86,8 +84,7 @@ void ParameterUnits::fetch(std::size_t u) {
   if (unit.here || unit.work) return;
   const std::int64_t bytes = unit.part.size() * island_.size() * unit.storage.element_size();
   resize_memory(unit.storage, bytes);
-  bytes_ += bytes;
-  most_bytes_ = std::max(most_bytes_, bytes_);
+  bytes_.add(bytes);
   const at::NoGradGuard no_grad;
   const at::Tensor whole = same_memory(unit.storage);
   const at::Tensor mine = whole.narrow(0, island_.rank() * unit.part.size(), unit.part.size());
@@ -109,7 +106,7 @@ void ParameterUnits::free(std::size_t u) {
   Unit& unit = units_[u];
   if (unit.work) bring(u);
   if (!unit.here) return;
-  bytes_ -= static_cast<std::int64_t>(unit.storage.storage().nbytes());
+  bytes_.remove(static_cast<std::int64_t>(unit.storage.storage().nbytes()));
   resize_memory(unit.storage, 0);
   unit.here = false;
 }
@@ -144,12 +141,17 @@ void ParameterUnits::backward_done(std::size_t u) {
   if (!units_[u].stays && !whole_) free(u);
 }
 
-void ParameterUnits::refresh_from(const at::Tensor& shard, std::int64_t round) {
+void ParameterUnits::free_all() {
+  for (std::size_t u = 0; u < units_.size(); ++u) free(u);
+}
+
+/// Lets forward see the values of a shard: from now on, units are gathered from there.
+void ParameterUnits::gather_from(const at::Tensor& shard, std::int64_t round) {
   round_ = round;
   whole_ = false;
   last_.reset();
   source_ = shard;
-  for (std::size_t u = 0; u < units_.size(); ++u) free(u);
+  free_all();
   if (units_.front().storage.scalar_type() != compute_) allocate(compute_);
   for (std::size_t u = 0; u < units_.size(); ++u) {
     if (units_[u].stays) fetch(u);
@@ -159,16 +161,30 @@ void ParameterUnits::refresh_from(const at::Tensor& shard, std::int64_t round) {
   }
 }
 
-void ParameterUnits::gather_all() {
-  const std::int64_t most_in_training = most_bytes_;
-  if (compute_ != live_.scalar_type()) {
-    for (std::size_t u = 0; u < units_.size(); ++u) free(u);
-    allocate(live_.scalar_type());
-  }
+void ParameterUnits::changed(const std::vector<Range>& /*parts*/, std::int64_t round) { gather_from(live_, round); }
+
+void ParameterUnits::finish(const std::vector<Range>& /*parts*/, std::int64_t round) {
+  const std::int64_t most_in_training = bytes_.most();
+  round_ = round;
+  last_.reset();
+  source_ = live_;
+  free_all();
+  if (units_.front().storage.scalar_type() != live_.scalar_type()) allocate(live_.scalar_type());
   for (std::size_t u = 0; u < units_.size(); ++u) fetch(u);
   for (std::size_t u = 0; u < units_.size(); ++u) bring(u);
-  most_bytes_ = most_in_training;
+  bytes_.forget_above(most_in_training);
   whole_ = true;
+}
+
+void ParameterUnits::with_values(const at::Tensor& shard, std::int64_t round, const std::function<void()>& body) {
+  struct Restore {
+    ParameterUnits& units;
+    std::int64_t round;
+    ~Restore() { units.gather_from(units.live_, round); }
+  };
+  gather_from(shard, round);
+  const Restore restore{*this, round};
+  body();
 }
 
 }  // namespace co2

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "flat/flat_parameters.h"
-#include "shard/island.h"
+#include "island/island.h"
 
 namespace co2 {
 
@@ -26,7 +26,9 @@ class ShownUnits {
 
   /// Starts to give everybody the owners' values of all units that overlap with `changed`, parts of a shard.
   void show(const std::vector<Range>& changed, std::int64_t round);
-  /// Waits for all that is under way: the shard may change after that.
+  /// Does the same for all units of another buffer with the layout of the flat parameters, and waits for it.
+  void gather(const at::Tensor& buffer) const;
+  /// Waits for all that show() has started: the shard may change after that.
   void wait();
 
  private:

@@ -1,12 +1,12 @@
-#include "shard/memory_plan.h"
+#include "island/memory_plan.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
 
-#include "shard/placed.h"
-#include "shard/sharded_gradients.h"
+#include "island/placed.h"
+#include "island/sharded_gradients.h"
 
 namespace co2 {
 

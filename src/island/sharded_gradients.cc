@@ -1,50 +1,42 @@
-#include "shard/sharded_gradients.h"
+#include "island/sharded_gradients.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <co2/error.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
+#include <torch/optim/optimizer.h>
 
 #include <algorithm>
 
-#include "flat/shard.h"
 #include "comm/transfer.h"
+#include "island/sharded_optimizer.h"
 
 namespace co2 {
 
-class ShardedGradients::Hook final : public torch::autograd::PostAccumulateGradHook {
- public:
-  Hook(ShardedGradients& gradients, std::size_t slot) : gradients_(gradients), slot_(slot) {}
-  void operator()(const torch::autograd::Variable&) override { gradients_.on_gradient(gradients_.slots_[slot_]); }
-
- private:
-  ShardedGradients& gradients_;
-  std::size_t slot_;
-};
-
-ShardedGradients::ShardedGradients(const Island& island, const FlatParameters& flat, const at::TensorOptions& like,
-                                   int accumulation_steps, bool free_units, Trace& trace)
+ShardedGradients::ShardedGradients(const Island& island, const FlatParameters& flat, const Shard& shard,
+                                   const at::Tensor& live, torch::optim::Optimizer& optimizer, int accumulation_steps,
+                                   bool free_units, Trace& trace)
     : island_(island),
-      flat_(flat),
+      shard_(shard),
+      optimizer_(optimizer),
       accumulation_steps_(accumulation_steps),
       free_units_(free_units),
       trace_(trace),
-      shard_(at::zeros({flat.numel() / flat.parts()}, like)) {
-  std::int64_t local = 0;
+      averages_(at::zeros({shard.numel()}, live.options())) {
+  bytes_.add(bytes_of(averages_));
   for (const Range& range : flat.units()) {
     Unit unit;
     unit.flat = range;
-    unit.shard = {local, local + range.size() / flat.parts()};
-    local = unit.shard.end;
+    unit.mine = part_in_shard(range, flat.parts());
     units_.push_back(std::move(unit));
   }
+  std::vector<at::Tensor> parameters;
   for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
     const Range where = flat.where(i);
     if (where.size() == 0) continue;
     const auto unit =
         std::find_if(units_.begin(), units_.end(), [&](const Unit& u) { return where.begin < u.flat.end; });
     ++unit->slots;
+    parameters.push_back(flat.parameters()[i]);
     slots_.push_back({.parameter = flat.parameters()[i],
                       .in_unit = {where.begin - unit->flat.begin, where.end - unit->flat.begin},
                       .unit = static_cast<std::size_t>(unit - units_.begin())});
@@ -52,26 +44,26 @@ ShardedGradients::ShardedGradients(const Island& island, const FlatParameters& f
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const bool last = i + 1 == slots_.size() || slots_[i + 1].unit != slots_[i].unit;
     slots_[i].gap_end = last ? units_[slots_[i].unit].flat.size() : slots_[i + 1].in_unit.begin;
-    torch::autograd::impl::set_post_acc_grad_hooks(slots_[i].parameter, std::make_unique<Hook>(*this, i));
   }
+  hooks_ = std::make_unique<GradientHooks>(std::move(parameters), accumulation_steps,
+                                           [this](std::size_t slot, int pass) { on_gradient(slots_[slot], pass); });
+  give_shard(optimizer_, shard_, live, averages_);
 }
 
 ShardedGradients::~ShardedGradients() {
-  for (const Slot& slot : slots_) torch::autograd::impl::set_post_acc_grad_hooks(slot.parameter, nullptr);
+  hooks_.reset();
   for (const Unit& unit : units_) wait_out({unit.work});
 }
 
-void ShardedGradients::on_gradient(Slot& slot) {
-  if (++slot.passes > accumulation_steps_) {
-    throw OptionError(
-        "backward ran more often than accumulation_steps says before step(): set accumulation_steps to the number of "
-        "backward passes per step");
+void ShardedGradients::on_gradient(Slot& slot, int pass) {
+  if (!free_units_) {
+    const std::int64_t bytes = bytes_of(slot.parameter.grad());
+    if (pass < accumulation_steps_) {
+      if (pass == 1) bytes_.add(bytes);
+      return;
+    }
+    if (pass > 1) bytes_.remove(bytes);
   }
-  if (!free_units_ && slot.passes < accumulation_steps_) {
-    if (slot.passes == 1) hold(static_cast<std::int64_t>(slot.parameter.grad().nbytes()));
-    return;
-  }
-  if (!free_units_ && slot.passes > 1) bytes_ -= static_cast<std::int64_t>(slot.parameter.grad().nbytes());
   fill(slot);
   start_full_units();
 }
@@ -106,11 +98,6 @@ void ShardedGradients::fill(Slot& slot) {
   if (++unit.ready == unit.slots && on_unit_full_) on_unit_full_(slot.unit);
 }
 
-void ShardedGradients::hold(std::int64_t bytes) {
-  bytes_ += bytes;
-  most_bytes_ = std::max(most_bytes_, bytes_);
-}
-
 /// The smallest that fits. If there is none, one that does not is given up, so that there are never more of them than
 /// units at once.
 at::Tensor ShardedGradients::take_memory(std::int64_t elements) {
@@ -122,16 +109,16 @@ at::Tensor ShardedGradients::take_memory(std::int64_t elements) {
     return memory;
   }
   if (!idle_.empty()) {
-    bytes_ -= static_cast<std::int64_t>(idle_.back().nbytes());
+    bytes_.remove(bytes_of(idle_.back()));
     idle_.pop_back();
   }
-  at::Tensor memory = at::empty({elements}, shard_.options());
-  hold(static_cast<std::int64_t>(memory.nbytes()));
+  at::Tensor memory = at::empty({elements}, averages_.options());
+  bytes_.add(bytes_of(memory));
   return memory;
 }
 
 std::int64_t ShardedGradients::scratch_bytes(const Unit& unit) const {
-  const auto bytes = unit.flat.size() * static_cast<std::int64_t>(shard_.element_size());
+  const auto bytes = unit.flat.size() * static_cast<std::int64_t>(averages_.element_size());
   return island_.inside() ? island_.inside()->reduce_scatter_scratch_bytes(bytes) : 0;
 }
 
@@ -147,7 +134,7 @@ void ShardedGradients::start_full_units() {
 void ShardedGradients::start(Unit& unit) {
   collect(unit);  // its former journey
   const bool first = journeys_ < units_.size();
-  const at::Tensor place = shard_.narrow(0, unit.shard.begin, unit.shard.size());
+  const at::Tensor place = averages_.narrow(0, unit.mine.begin, unit.mine.size());
   unit.part = first ? place : at::empty_like(place);
   unit.sending = unit.buffer;
   if (free_units_) {
@@ -156,8 +143,7 @@ void ShardedGradients::start(Unit& unit) {
   }
   if (island_.inside()) {
     unit.work = island_.inside()->reduce_scatter(unit.part, unit.sending, ReduceOp::kSum);
-    scratch_bytes_ += scratch_bytes(unit);
-    most_scratch_bytes_ = std::max(most_scratch_bytes_, scratch_bytes_);
+    scratch_bytes_.add(scratch_bytes(unit));
   } else {
     const at::NoGradGuard no_grad;
     unit.part.copy_(unit.sending);
@@ -171,13 +157,12 @@ void ShardedGradients::start(Unit& unit) {
 void ShardedGradients::collect(Unit& unit) {
   if (!unit.sending.defined()) return;
   if (unit.work) {
-    const auto part_bytes = static_cast<std::int64_t>(unit.part.nbytes());
-    wait_for_transfer({std::exchange(unit.work, nullptr)}, (island_.size() - 1) * part_bytes, round_,
+    wait_for_transfer({std::exchange(unit.work, nullptr)}, (island_.size() - 1) * bytes_of(unit.part), round_,
                       static_cast<int>(&unit - units_.data()), trace_);
-    scratch_bytes_ -= scratch_bytes(unit);
+    scratch_bytes_.remove(scratch_bytes(unit));
   }
   const at::NoGradGuard no_grad;
-  const at::Tensor place = shard_.narrow(0, unit.shard.begin, unit.shard.size());
+  const at::Tensor place = averages_.narrow(0, unit.mine.begin, unit.mine.size());
   if (unit.part.data_ptr() != place.data_ptr()) place.add_(unit.part);
   if (free_units_) idle_.push_back(std::exchange(unit.sending_memory, at::Tensor()));
   unit.sending = at::Tensor();
@@ -195,8 +180,9 @@ void ShardedGradients::finish(std::int64_t round) {
     start_full_units();
   }
   for (Unit& unit : units_) collect(unit);
-  for (Slot& slot : slots_) slot.passes = 0;
+  hooks_->reset();
   journeys_ = 0;
+  restore_gradients(optimizer_, shard_, averages_);
 }
 
 }  // namespace co2

@@ -1,4 +1,4 @@
-#include "shard/placed.h"
+#include "island/placed.h"
 
 #include <co2/error.h>
 #include <fmt/format.h>

@@ -1,11 +1,11 @@
-#include "shard/shown_units.h"
+#include "island/shown_units.h"
 
 #include <ATen/ATen.h>
 
 #include <utility>
 
-#include "flat/shard.h"
 #include "comm/transfer.h"
+#include "flat/shard.h"
 
 namespace co2 {
 
@@ -41,6 +41,12 @@ void ShownUnits::show(const std::vector<Range>& changed, std::int64_t round) {
     works_[unit] = island_.gather(flat_, flat_.data(), unit);
   }
   for (std::size_t unit = 0; unit + modules_.size() < works_.size(); ++unit) wait_for(unit);
+}
+
+void ShownUnits::gather(const at::Tensor& buffer) const {
+  std::vector<WorkPtr> works;
+  for (std::size_t unit = 0; unit < works_.size(); ++unit) works.push_back(island_.gather(flat_, buffer, unit));
+  for (const WorkPtr& work : works) work->wait();
 }
 
 void ShownUnits::wait() {

@@ -1,11 +1,9 @@
-#include "sync/gradient_reducer.h"
+#include "island/gradient_reducer.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <co2/error.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include "comm/transfer.h"
 
@@ -15,16 +13,6 @@ namespace {
 // The first bucket is small so that the wire is busy early in backward.
 constexpr std::int64_t kFirstBucketBytes = 1 << 20;
 }  // namespace
-
-class GradientReducer::Hook final : public torch::autograd::PostAccumulateGradHook {
- public:
-  Hook(GradientReducer& reducer, std::size_t slot) : reducer_(reducer), slot_(slot) {}
-  void operator()(const torch::autograd::Variable&) override { reducer_.on_gradient(slot_); }
-
- private:
-  GradientReducer& reducer_;
-  std::size_t slot_;
-};
 
 GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std::vector<at::Tensor> parameters,
                                  std::int64_t bucket_bytes, int accumulation_steps, Trace& trace)
@@ -36,7 +24,7 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std
       buckets_.emplace_back();
       bytes = 0;
     }
-    bytes += static_cast<std::int64_t>(parameter->nbytes());
+    bytes += bytes_of(*parameter);
     ++buckets_.back().slots;
     Slot slot;
     slot.parameter = *parameter;
@@ -52,7 +40,7 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std
     for (std::size_t i = 0; i < bucket.slots; ++i) numel += slots_[first + i].parameter.numel();
     bucket.buffer =
         at::zeros({numel + static_cast<std::int64_t>(bucket.slots)}, parameters.front().options().requires_grad(false));
-    bytes_ += static_cast<std::int64_t>(bucket.buffer.nbytes());
+    bytes_.add(bytes_of(bucket.buffer));
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < bucket.slots; ++i) {
       Slot& slot = slots_[first + i];
@@ -62,31 +50,23 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std
     }
     first += bucket.slots;
   }
-  most_bytes_ = bytes_;
-  for (std::size_t i = 0; i < slots_.size(); ++i) {
-    torch::autograd::impl::set_post_acc_grad_hooks(slots_[i].parameter, std::make_unique<Hook>(*this, i));
-  }
+  std::reverse(parameters.begin(), parameters.end());  // the order of the slots
+  hooks_ = std::make_unique<GradientHooks>(std::move(parameters), accumulation_steps,
+                                           [this](std::size_t slot, int pass) { on_gradient(slots_[slot], pass); });
 }
 
 GradientReducer::~GradientReducer() {
-  for (const Slot& slot : slots_) torch::autograd::impl::set_post_acc_grad_hooks(slot.parameter, nullptr);
+  hooks_.reset();
   for (const Bucket& bucket : buckets_) wait_out({bucket.work});
 }
 
-void GradientReducer::on_gradient(std::size_t index) {
-  Slot& slot = slots_[index];
-  if (slot.ready) {
-    throw OptionError(
-        "backward ran more often than accumulation_steps says before step(): set accumulation_steps to "
-        "the number of backward passes per step");
-  }
-  const auto bytes = static_cast<std::int64_t>(slot.parameter.grad().nbytes());
-  if (++slot.passes < accumulation_steps_) {
-    if (slot.passes == 1) bytes_ += bytes;
-    most_bytes_ = std::max(most_bytes_, bytes_);
+void GradientReducer::on_gradient(Slot& slot, int pass) {
+  const std::int64_t bytes = bytes_of(slot.parameter.grad());
+  if (pass < accumulation_steps_) {
+    if (pass == 1) bytes_.add(bytes);
     return;
   }
-  if (slot.passes > 1) bytes_ -= bytes;
+  if (pass > 1) bytes_.remove(bytes);
   fill(slot);
   start_full_buckets();
 }
@@ -124,15 +104,14 @@ void GradientReducer::finish(std::int64_t round) {
   }
   start_full_buckets();
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    const auto bytes = static_cast<std::int64_t>(buckets_[i].buffer.nbytes());
-    wait_for_transfer({buckets_[i].work}, communicator_->all_reduce_wire_bytes(bytes), round, static_cast<int>(i),
-                      trace_);
+    const std::int64_t bytes = communicator_->all_reduce_wire_bytes(bytes_of(buckets_[i].buffer));
+    wait_for_transfer({buckets_[i].work}, bytes, round, static_cast<int>(i), trace_);
   }
   for (Slot& slot : slots_) {
     if (slot.used.item<double>() > 0) slot.parameter.mutable_grad() = slot.view;
-    slot.passes = 0;
     slot.ready = false;
   }
+  hooks_->reset();
   for (Bucket& bucket : buckets_) {
     bucket.ready = 0;
     bucket.work = nullptr;

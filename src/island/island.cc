@@ -1,4 +1,4 @@
-#include "shard/island.h"
+#include "island/island.h"
 
 #include <ATen/ATen.h>
 
@@ -32,10 +32,8 @@ double Island::sum(double value) const {
 
 std::vector<std::size_t> Island::units_in(const FlatParameters& flat, const std::vector<Range>& changed) const {
   std::vector<std::size_t> units;
-  std::int64_t local = 0;
   for (std::size_t u = 0; u < flat.units().size(); ++u) {
-    const Range part{local, local + flat.units()[u].size() / size()};
-    local = part.end;
+    const Range part = part_in_shard(flat.units()[u], size());
     const bool touched = std::any_of(changed.begin(), changed.end(), [&](const Range& range) {
       return range.begin < part.end && part.begin < range.end;
     });

@@ -3,13 +3,15 @@
 #include <co2/trace.h>
 #include <co2/unit.h>
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "flat/flat_parameters.h"
-#include "shard/island.h"
+#include "flat/shard.h"
+#include "island/forward_parameters.h"
+#include "island/island.h"
+#include "trace/bytes.h"
 
 namespace co2 {
 
@@ -21,29 +23,25 @@ namespace co2 {
 /// has saved of them in forward is valid in backward.
 ///
 /// Thread safety: used by the training thread, and by the thread of backward, which must not overlap.
-class ParameterUnits {
+class ParameterUnits final : public ForwardParameters {
  public:
-  /// Takes the parameters over from `flat`, whose own buffer is gone after that. `live` is the shard of them, which the
-  /// optimizer and the exchange between islands work on; units are of dtype `compute`. `modules[i]` is the module of
-  /// the i-th unit from the end on.
-  ParameterUnits(const Island& island, FlatParameters& flat, at::Tensor live, at::ScalarType compute,
+  /// Takes the parameters over from `flat`, whose own buffer is gone after that: live() is this worker's `shard` of it,
+  /// and units are of dtype `compute`. `modules[i]` is the module of the i-th unit from the end on.
+  ParameterUnits(const Island& island, FlatParameters& flat, const Shard& shard, at::ScalarType compute,
                  const std::vector<UnitModule*>& modules, Trace& trace);
-  ~ParameterUnits();
+  ~ParameterUnits() override;
   ParameterUnits(const ParameterUnits&) = delete;
   ParameterUnits& operator=(const ParameterUnits&) = delete;
 
-  /// The shard has changed: frees all units, and gathers again those that stay.
-  void refresh(std::int64_t round) { refresh_from(live_, round); }
-  /// The same with the values of another shard, until the next refresh.
-  void refresh_from(const at::Tensor& shard, std::int64_t round);
-  /// Brings all units here, in the shard's own dtype, until the next refresh.
-  void gather_all();
+  const at::Tensor& live() const override { return live_; }
+  /// Frees all units, and gathers again those that stay.
+  void changed(const std::vector<Range>& parts, std::int64_t round) override;
+  void finish(const std::vector<Range>& parts, std::int64_t round) override;
+  void with_values(const at::Tensor& shard, std::int64_t round, const std::function<void()>& body) override;
+  std::int64_t most_bytes() const override { return bytes_.most(); }
 
   /// Backward has produced all gradients of the unit.
   void backward_done(std::size_t unit);
-
-  /// The most that shard and units have taken at once in training: gather_all() apart.
-  std::int64_t most_bytes() const { return most_bytes_; }
 
  private:
   class Keeper;
@@ -58,6 +56,8 @@ class ParameterUnits {
   };
 
   void allocate(at::ScalarType dtype);
+  void gather_from(const at::Tensor& shard, std::int64_t round);
+  void free_all();
   void fetch(std::size_t unit);
   void bring(std::size_t unit);
   void free(std::size_t unit);
@@ -75,8 +75,7 @@ class ParameterUnits {
   bool whole_ = false;               ///< everything is here, and stays
   std::optional<std::size_t> last_;  ///< the unit whose forward ran last in this pass
   std::int64_t round_ = 0;
-  std::int64_t bytes_ = 0;
-  std::int64_t most_bytes_ = 0;
+  PeakBytes bytes_;
 };
 
 }  // namespace co2

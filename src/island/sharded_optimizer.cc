@@ -1,4 +1,4 @@
-#include "shard/sharded_optimizer.h"
+#include "island/sharded_optimizer.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>

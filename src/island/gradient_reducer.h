@@ -6,9 +6,13 @@
 #include <memory>
 #include <vector>
 
+#include "island/gradient_hooks.h"
+#include "island/gradients.h"
+#include "trace/bytes.h"
+
 namespace co2 {
 
-/// Averages gradients over the workers while backward is still running (`ddp`).
+/// Averages gradients over the workers while backward is still running (`ddp`, and islands without ZeRO).
 ///
 /// Parameters are put into buckets in reverse order, about the order in which backward produces gradients. A hook on
 /// each parameter moves its gradient into its bucket; a full bucket is all-reduced in the background. Buckets are
@@ -19,28 +23,26 @@ namespace co2 {
 /// Thread safety: the hooks run on the thread of backward, which must not overlap with finish(). From the last backward
 /// pass until finish() the gradients belong to the exchange: whoever reads them sees something between his own and the
 /// average.
-class GradientReducer {
+class GradientReducer final : public Gradients {
  public:
   GradientReducer(std::shared_ptr<Communicator> communicator, std::vector<at::Tensor> parameters,
                   std::int64_t bucket_bytes, int accumulation_steps, Trace& trace);
-  ~GradientReducer();  ///< removes the hooks, waits for what is under way
+  ~GradientReducer() override;  ///< waits for what is under way
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
   /// Starts what backward has not, waits, and puts the averages into the parameters' gradients.
-  void finish(std::int64_t round);
-
-  /// The most that gradients have taken at once: buckets, and gradients that still add up outside of them.
-  std::int64_t most_bytes() const { return most_bytes_; }
+  void finish(std::int64_t round) override;
+  bool averaged() const override { return true; }
+  /// Buckets, and gradients that still add up outside of them.
+  std::int64_t most_bytes() const override { return bytes_.most(); }
 
  private:
-  class Hook;
   struct Slot {
     at::Tensor parameter;
     at::Tensor view;  ///< the gradient's place in its bucket
     at::Tensor used;  ///< one element: workers that had a gradient
     std::size_t bucket;
-    int passes = 0;  ///< backward passes since the last finish()
     bool ready = false;
   };
   struct Bucket {
@@ -50,7 +52,8 @@ class GradientReducer {
     WorkPtr work;
   };
 
-  void on_gradient(std::size_t slot);
+  std::vector<at::Tensor> final_ones() const override { return gradients_of(hooks_->parameters()); }
+  void on_gradient(Slot& slot, int pass);
   void fill(Slot& slot);
   void start_full_buckets();
 
@@ -60,8 +63,8 @@ class GradientReducer {
   std::vector<Slot> slots_;
   std::vector<Bucket> buckets_;
   std::size_t next_bucket_ = 0;  ///< all before it have been started
-  std::int64_t bytes_ = 0;
-  std::int64_t most_bytes_ = 0;
+  PeakBytes bytes_;
+  std::unique_ptr<GradientHooks> hooks_;
 };
 
 }  // namespace co2

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "comm/buckets.h"
+
+namespace co2 {
+
+/// The parameters that forward and backward compute with, kept in step with those that this worker answers for:
+///
+///   WholeParameters   all of them are here (ZeRO 0 to 2)
+///   ParameterUnits    they come and go (ZeRO 3)
+class ForwardParameters {
+ public:
+  virtual ~ForwardParameters() = default;
+
+  /// What the optimizer and the exchange between islands work on: the whole model's parameters or only the shard's
+  /// (Shard::view), in their own dtype.
+  virtual const at::Tensor& live() const = 0;
+
+  /// Call before changing live(): what changed() has started may still read it.
+  virtual void settle() {}
+
+  /// live() has changed in these parts of the shard, and forward is to see it.
+  virtual void changed(const std::vector<Range>& parts, std::int64_t round) = 0;
+
+  /// The same at the end of training: brings the whole model here, in its own dtype, until the next changed().
+  virtual void finish(const std::vector<Range>& parts, std::int64_t round) = 0;
+
+  /// Runs `body` on a model with the values of another shard.
+  virtual void with_values(const at::Tensor& shard, std::int64_t round, const std::function<void()>& body) = 0;
+
+  /// The most that they, and live(), have taken at once in training: finish() apart.
+  virtual std::int64_t most_bytes() const = 0;
+};
+
+}  // namespace co2

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <vector>
+
+namespace co2 {
+
+/// Tells when backward has produced a parameter's gradient, and how often it has since the last reset().
+///
+/// Thread safety: the function is called on the thread of backward, which must not overlap with anything else here.
+class GradientHooks {
+ public:
+  /// `on_gradient(i, pass)`: the i-th of `parameters` has got its gradient in this backward pass, counted from 1 to
+  /// `accumulation_steps`. More passes than that make backward throw OptionError.
+  GradientHooks(std::vector<at::Tensor> parameters, int accumulation_steps,
+                std::function<void(std::size_t, int)> on_gradient);
+  ~GradientHooks();
+  GradientHooks(const GradientHooks&) = delete;
+  GradientHooks& operator=(const GradientHooks&) = delete;
+
+  const std::vector<at::Tensor>& parameters() const { return parameters_; }
+  /// A step is over: passes are counted from 1 again.
+  void reset();
+
+ private:
+  class Hook;
+  void called(std::size_t parameter);
+
+  std::vector<at::Tensor> parameters_;
+  const int accumulation_steps_;
+  std::function<void(std::size_t, int)> on_gradient_;
+  std::vector<int> passes_;
+};
+
+}  // namespace co2

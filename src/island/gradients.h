@@ -1,0 +1,57 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace co2 {
+
+/// A worker's gradients, on their way from backward to the inner optimizer:
+///
+///   OwnGradients       stay where backward puts them
+///   GradientReducer    are averaged over an island, whole (`ddp`, ZeRO 0)
+///   ShardedGradients   are averaged over an island, by shard (ZeRO 1 to 3)
+class Gradients {
+ public:
+  virtual ~Gradients() = default;
+
+  /// Once per step, after backward: leaves them final, and where the optimizer reads them.
+  virtual void finish(std::int64_t round) = 0;
+
+  /// Whether other workers count on them, in equal shares.
+  virtual bool averaged() const = 0;
+
+  /// Between finish() and the optimizer's step: scales them down to a 2-norm of at most `max_norm` over the whole
+  /// model, and returns the norm before.
+  double clip(double max_norm);
+
+  /// The most that gradients have taken at once, and the most that collectives needed besides.
+  virtual std::int64_t most_bytes() const = 0;
+  virtual std::int64_t most_scratch_bytes() const { return 0; }
+
+ protected:
+  /// What the optimizer will read.
+  virtual std::vector<at::Tensor> final_ones() const = 0;
+  /// A sum over the workers that hold different parts of the gradients.
+  virtual double sum_over_holders(double value) const { return value; }
+};
+
+/// The gradients of `parameters` that backward has produced.
+std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& parameters);
+
+class OwnGradients final : public Gradients {
+ public:
+  explicit OwnGradients(std::vector<at::Tensor> parameters) : parameters_(std::move(parameters)) {}
+  void finish(std::int64_t round) override;
+  bool averaged() const override { return false; }
+  std::int64_t most_bytes() const override { return most_bytes_; }
+
+ private:
+  std::vector<at::Tensor> final_ones() const override { return gradients_of(parameters_); }
+
+  std::vector<at::Tensor> parameters_;
+  std::int64_t most_bytes_ = 0;  ///< at a step
+};
+
+}  // namespace co2

@@ -1,0 +1,55 @@
+#include "island/layout.h"
+
+#include <co2/error.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "island/placed.h"
+#include "trace/bytes.h"
+
+namespace co2 {
+
+std::vector<UnitModule*> units_of(torch::nn::Module& model) {
+  std::vector<UnitModule*> units;
+  for (const auto& module : model.modules(/*include_self=*/false)) {
+    auto* unit = dynamic_cast<UnitModule*>(module.get());
+    if (unit == nullptr) continue;
+    const auto parameters = unit->parameters();
+    const bool trains = std::any_of(parameters.begin(), parameters.end(),
+                                    [](const at::Tensor& p) { return p.requires_grad() && p.numel() > 0; });
+    if (trains) units.push_back(unit);
+  }
+  return units;
+}
+
+FlatLayout layout_for(const Recipe& recipe, torch::nn::Module& model) {
+  const bool divided = recipe.zero > 0 || recipe.exchange == Recipe::Exchange::kProgress;
+  if (recipe.island_size == 1 || !divided) return {};
+  FlatLayout layout{.parts = recipe.island_size, .order = model.parameters()};
+  std::int64_t bytes = 0;
+  for (const at::Tensor& parameter : layout.order) bytes += bytes_of(parameter);
+  const std::int64_t element = layout.order.empty() ? 4 : layout.order.front().element_size();
+  layout.unit_elements = std::max<std::int64_t>(1, island_unit_bytes(bytes, recipe.bucket_bytes) / element);
+  for (UnitModule* unit : units_of(model)) layout.units.push_back(unit->parameters());
+  if (layout.units.empty() && recipe.zero == 3) {
+    throw OptionError(
+        "zero = 3 needs a model with units, whose parameters come and go: derive its blocks from co2::UnitModule, or "
+        "use zero = 2");
+  }
+  return layout;
+}
+
+std::vector<at::Tensor> in_model_order(std::vector<at::Tensor> trained, const torch::nn::Module& model) {
+  std::unordered_map<const void*, std::size_t> place;
+  for (const at::Tensor& parameter : model.parameters()) place.emplace(parameter.unsafeGetTensorImpl(), place.size());
+  const auto place_of = [&](const at::Tensor& parameter) {
+    const auto found = place.find(parameter.unsafeGetTensorImpl());
+    return found == place.end() ? place.size() : found->second;
+  };
+  std::stable_sort(trained.begin(), trained.end(),
+                   [&](const at::Tensor& a, const at::Tensor& b) { return place_of(a) < place_of(b); });
+  return trained;
+}
+
+}  // namespace co2
