@@ -3,6 +3,7 @@
 #
 # ARGS reaches the program that a target runs:   make train ARGS="--workers 4 --strategy ddp"
 #                                                make test ARGS="-R sync"
+# CO2_NO_PACKAGES=1 leaves the system's packages alone, where they come another way than by apt-get.
 # CO2_PYTHON=/path/to/python names a Python whose torch is used instead of installing one into .venv.
 ARGS ?=
 PREFIX ?= /usr/local
@@ -53,8 +54,10 @@ tidy: ## look for mistakes with clang-tidy (several minutes)
 	@scripts/build dev
 	scripts/tidy $(ARGS)
 
-install: build ## install library, headers and program under PREFIX (/usr/local)
-	cmake --install build --prefix $(PREFIX)
+# Builds nothing: as root it would leave files in the build that you could no longer replace.
+install: ## install library, headers and program, after make build, under PREFIX (/usr/local)
+	@test -x build/co2 || { echo "co2: there is nothing to install yet; first, as yourself: make build" >&2; exit 1; }
+	cmake --install build --prefix "$(PREFIX)"
 
 clean: ## remove what was built; .venv and runs stay
 	rm -rf build build-dev build-asan build-tsan

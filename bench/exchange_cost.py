@@ -17,11 +17,22 @@ FIRST_STEPS = 5  # slow for other reasons
 OUTLIER = 1.6  # times the median: an evaluation, or a neighbour
 
 
+def merged(intervals):
+    """Their union, in order: several transfers may be under way at once, and the wire is busy once."""
+    union = []
+    for begin, end in sorted(intervals):
+        if union and begin <= union[-1][1]:
+            union[-1] = (union[-1][0], max(union[-1][1], end))
+        else:
+            union.append((begin, end))
+    return union
+
+
 def cost_of_worker(events):
     steps = [(e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X" and e["name"] == "compute"]
     steps = sorted(steps)[FIRST_STEPS:]
     begins = {e["id"]: e["ts"] for e in events if e["ph"] == "b"}
-    transfers = [(begins[e["id"]], e["ts"]) for e in events if e["ph"] == "e"]
+    transfers = merged((begins[e["id"]], e["ts"]) for e in events if e["ph"] == "e")
     if len(steps) < 20 or not transfers:
         return None
     seconds = np.array([end - begin for begin, end in steps]) * 1e-6

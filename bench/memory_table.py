@@ -9,6 +9,8 @@ import json
 import subprocess
 import sys
 
+from arguments import split_at_dashes
+
 
 def plan(program, model, island, stage, more):
     command = [program, "plan", "memory", "--json", "--model", model, "--workers", str(max(2, 2 * island)), "--island",
@@ -17,9 +19,7 @@ def plan(program, model, island, stage, more):
 
 
 def main():
-    ours, more = sys.argv[1:], []
-    if "--" in ours:
-        ours, more = ours[:ours.index("--")], ours[ours.index("--") + 1:]
+    ours, more = split_at_dashes(sys.argv[1:])
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
     parser.add_argument("--models", default="small,medium,large,xl,7b")

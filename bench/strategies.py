@@ -1,12 +1,13 @@
-"""Compares strategies on this machine, side by side: the same training once per strategy, interleaved (A B C A B C ...),
-medians with the lowest and highest of the repeats.
+"""Compares strategies on this machine: the same training once per strategy, interleaved (A B C A B C ...).
+
+Prints medians with the lowest and highest of the repeats.
 
     python bench/strategies.py build/co2 [--model mini] [--workers 2] [--steps 36] [--repeats 3] [--json FILE]
                                [--strategies none,co2,ddp] [-- more options of co2 train]
 
-ddp+zero2 is ddp with --zero 2, co2+bfloat16 is co2 with --wire bfloat16. Throughput is that of training alone (start-up, evaluation and export are not in it), summed over the workers. Memory is
-the largest resident size of any worker; the difference to `none` or `ddp`, in copies of the model, is what the strategy
-costs.
+ddp+zero2 is ddp with --zero 2, co2+bfloat16 is co2 with --wire bfloat16. Throughput is that of training alone, summed
+over the workers; start-up, evaluation and export are not in it. Memory is the largest resident size of any worker; the
+difference to `none` or `ddp`, in copies of the model, is what the strategy costs.
 """
 
 import argparse
@@ -16,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from arguments import split_at_dashes
 
 FIGURES = {
     "tokens/s": lambda s: s["units_per_second"],
@@ -53,9 +56,7 @@ def main():
     parser.add_argument("--steps", type=int, default=36)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", type=Path)
-    ours, more = sys.argv[1:], []
-    if "--" in ours:
-        ours, more = ours[:ours.index("--")], ours[ours.index("--") + 1:]
+    ours, more = split_at_dashes(sys.argv[1:])
     arguments = parser.parse_args(ours)
     arguments.more = more
 

@@ -19,7 +19,9 @@ import torch
 
 from data import Windows, load_corpus
 from gpt import Gpt, preset
-from optimizer import RateSchedule, make_optimizer, set_rate
+from loop import take_step, validation_sums
+from optimizer import RateSchedule, make_optimizer
+from strategies import Context, NoCommunication
 
 LOSS_TOLERANCE = 1e-5  # relative
 TRAINED_TOLERANCE = 1e-4  # relative, after STEPS steps
@@ -78,13 +80,10 @@ class Check:
         if not good:
             self.failed.append(what)
 
-    @torch.no_grad()
     def validate(self) -> float:
-        sums = [0.0, 0]
-        for tokens, targets in self.windows.validation(self.config["eval_batches"], self.config["batch"], 0, 1):
-            sums[0] += tokens.numel() * self.model(tokens, targets).item()
-            sums[1] += tokens.numel()
-        return sums[0] / sums[1]
+        batches = self.windows.validation(self.config["eval_batches"], self.config["batch"], 0, 1)
+        losses, tokens = validation_sums(self.model, batches).tolist()
+        return losses / tokens
 
     @torch.no_grad()
     def first_losses(self, workers: int) -> float:
@@ -117,23 +116,11 @@ class Check:
         folder = self.out / "check-training"
         ours = _co2(self.program, self.config_file, folder, workers=1, steps=STEPS)
         schedule = RateSchedule({**self.config, "steps": STEPS})
-        optimizer = make_optimizer(self.config, self.model)
-        passes, draw, losses = self.config["accumulation_steps"], 0, {}
-        for step in range(STEPS):
-            optimizer.zero_grad()
-            set_rate(optimizer, schedule.at(step))
-            total = 0.0
-            for _ in range(passes):
-                loss = self.model(*self.windows.training(self.config["seed"], 0, draw, self.config["batch"]))
-                (loss / passes).backward()
-                total += loss.item() / passes
-                draw += 1
-            if self.config["gradient_clip"] > 0:
-                torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config["gradient_clip"])
-            optimizer.step()
-            losses[step + 1] = total
+        strategy = NoCommunication(Context(self.model, make_optimizer(self.config, self.model),
+                                           self.config["gradient_clip"]))
+        losses = [take_step(self.config, self.windows, strategy, step, schedule.at(step)) for step in range(STEPS)]
         for step, loss in sorted(_metrics(folder).items()):
-            self.compare(f"training loss, step {step}", loss, losses[step], TRAINED_TOLERANCE)
+            self.compare(f"training loss, step {step}", loss, losses[step - 1], TRAINED_TOLERANCE)
         self.compare("validation loss after", ours["validation_loss"], self.validate(), TRAINED_TOLERANCE)
 
 

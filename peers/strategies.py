@@ -20,16 +20,18 @@ from gpt import Gpt
 
 @dataclasses.dataclass(frozen=True)
 class Context:
+    """A worker is alone unless more is said."""
+
     model: Gpt
     optimizer: torch.optim.Optimizer
-    rank: int
-    size: int
-    host: str  # the address at which the other workers reach this one
-    master: str
-    master_port: int
-    local_steps: int
     gradient_clip: float
-    patience: datetime.timedelta  # the longest wait for another worker
+    rank: int = 0
+    size: int = 1
+    host: str = ""  # the address at which the other workers reach this one
+    master: str = ""
+    master_port: int = 0
+    local_steps: int = 1
+    patience: datetime.timedelta = datetime.timedelta()  # the longest wait for another worker
 
 
 class Strategy:

@@ -16,7 +16,7 @@ from torchft.local_sgd import DiLoCo, LocalSGD
 
 from strategies import Context, Strategy
 
-FRAGMENTS = 4
+FRAGMENTS = (4, 3, 2, 1)  # of streaming, the first that fits
 HEARTBEAT_TIMEOUT_MS = 60_000  # a heartbeat that waits behind a transfer on a slow link is no death
 OUTER_RATE, OUTER_MOMENTUM = 0.7, 0.9  # DiLoCo's own, with Nesterov; co2's --strategy diloco has the same
 
@@ -97,9 +97,6 @@ class TorchftDiloco(Torchft):
     """delay: steps from sending a fragment to using the result. mix: the worker's own share when it is used."""
 
     def __init__(self, context: Context, steps: int, fragments: int, delay: int, mix: float):
-        if context.local_steps % fragments != 0:
-            raise ValueError(f"torchft needs --local-steps that are a multiple of its {fragments} fragments, "
-                             f"not {context.local_steps}")
         self._fragments, self._delay, self._mix = fragments, delay, mix
         super().__init__(context)
         self.equal_at_end = fragments == 1 and mix == 0 and steps % context.local_steps == 0
@@ -128,5 +125,7 @@ def make(name: str, context: Context, steps: int) -> Strategy:
         # but one of local_steps. Half, as for Streaming DiLoCo, keeps them in part. The price is that the workers'
         # models differ at the end, so that finish() averages them once more.
         return TorchftDiloco(context, steps, fragments=1, delay=last, mix=0.5)
-    # The longest delay that it allows: a fragment must have arrived before the next one is sent.
-    return TorchftDiloco(context, steps, FRAGMENTS, delay=max(context.local_steps // FRAGMENTS - 1, 0), mix=0.5)
+    # torchft wants local_steps to be a multiple of the fragments. The longest delay that it allows: a fragment must have
+    # arrived before the next one is sent.
+    fragments = next(count for count in FRAGMENTS if context.local_steps % count == 0)
+    return TorchftDiloco(context, steps, fragments, delay=context.local_steps // fragments - 1, mix=0.5)

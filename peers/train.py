@@ -25,7 +25,8 @@ import results
 import strategies
 from data import DataError, Windows, load_corpus
 from gpt import Gpt, preset
-from optimizer import RateSchedule, make_optimizer, set_rate
+from loop import take_step, validation_sums
+from optimizer import RateSchedule, make_optimizer
 
 LONGEST_CONTROL_PERIOD = 10
 
@@ -49,11 +50,9 @@ class Run:
         self.windows = Windows(load_corpus(config["corpus"]), config["validation_share"], shape.context)
         self.validation = self.windows.validation(config["eval_batches"], config["batch"], self.rank, self.size)
         self.model = Gpt(shape, config["seed"])
-        self.optimizer = make_optimizer(config, self.model)
+        optimizer = make_optimizer(config, self.model)
         self.schedule = RateSchedule(config)
-        self.passes = config["accumulation_steps"]
         self.interface = os.environ.get("GLOO_SOCKET_IFNAME")
-        self.draw = 0
         self.steps = 0
         self.losses: list[float] = []  # of this worker, one per step
         self.times: list[float] = []  # the training clock and the wall clock after each step
@@ -64,7 +63,7 @@ class Run:
         self.final_exchange = 0.0
         master, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         self.strategy = strategies.make_strategy(peer, strategies.Context(
-            model=self.model, optimizer=self.optimizer, rank=self.rank, size=self.size,
+            model=self.model, optimizer=optimizer, rank=self.rank, size=self.size,
             host=own_address(master, port), master=master, master_port=port, local_steps=local_steps,
             gradient_clip=config["gradient_clip"],
             patience=datetime.timedelta(seconds=config["collective_timeout"])), config["steps"])
@@ -88,9 +87,7 @@ class Run:
         sent_before = results.bytes_sent(self.interface)
         self.resumed = time.monotonic()
         while self.steps < config["steps"]:
-            rate = self.schedule.at(self.steps)
-            set_rate(self.optimizer, rate)
-            self.losses.append(self.step())
+            self.losses.append(take_step(config, self.windows, self.strategy, self.steps, self.schedule.at(self.steps)))
             self.steps += 1
             now = time.monotonic()
             self.times.append(self.trained + now - self.resumed)
@@ -106,26 +103,9 @@ class Run:
         self.strategy.finish()  # once per run, and apart from its figures, as in ours
         self.final_exchange = time.monotonic() - ended
 
-    def step(self) -> float:
-        """One optimizer step; returns this worker's mean loss."""
-        self.optimizer.zero_grad()
-        total = 0.0
-        for number in range(self.passes):
-            tokens, targets = self.windows.training(self.config["seed"], self.rank, self.draw, self.config["batch"])
-            self.draw += 1
-            loss = self.strategy.module(tokens, targets)
-            self.strategy.backward(loss if self.passes == 1 else loss / self.passes, last=number + 1 == self.passes)
-            total += loss.item() / self.passes
-        self.strategy.step()
-        return total
-
-    @torch.no_grad()
     def evaluate(self) -> float:
         """Mean over the validation data of all workers, each with the parameters that are in its model now."""
-        sums = torch.zeros(2, dtype=torch.float64)
-        for tokens, targets in self.validation:
-            sums += torch.tensor([tokens.numel() * self.model(tokens, targets).item(), tokens.numel()],
-                                 dtype=torch.float64)
+        sums = validation_sums(self.model, self.validation)
         dist.all_reduce(sums)
         return (sums[0] / sums[1]).item()
 
@@ -149,12 +129,15 @@ class Run:
         per_step = torch.tensor(self.losses, dtype=torch.float64)
         dist.all_reduce(per_step)
         losses = (per_step / self.size).tolist()
+        trained = torch.tensor(self.trained, dtype=torch.float64)
+        dist.all_reduce(trained, dist.ReduceOp.MAX)  # who is ahead has not made the others' tokens any faster
+        seconds = trained.item()
         workers: list[dict | None] = [None] * self.size
         dist.all_gather_object(workers, results.worker_figures(self.sent, torch.get_num_threads()))
         sent = [worker["bytes_sent"] for worker in workers]
         mean_sent = None if None in sent else sum(sent) / self.size
         recent = max(self.steps // 20, 1)
-        units_per_step = config["batch"] * self.windows.context * self.passes * self.size
+        units_per_step = config["batch"] * self.windows.context * config["accumulation_steps"] * self.size
         units = units_per_step * self.steps
         summary = {
             "task": config["task"],
@@ -168,8 +151,8 @@ class Run:
             "interrupted": False,
             "unit": "tokens",
             "units": units,
-            "units_per_second": units / self.trained,
-            "training_seconds": self.trained,
+            "units_per_second": units / seconds,
+            "training_seconds": seconds,
             "final_exchange_seconds": self.final_exchange,
             "wall_seconds": wall,
             "transfer_seconds": None,
@@ -199,7 +182,7 @@ class Run:
                 continue
             seconds = self.times[step - 1] - (self.times[begin - 1] if begin else 0.0)
             rows.append(results.metrics_row(
-                step, self.walls[step - 1], sum(losses[begin:step]) / (step - begin), self.evaluations.get(step),
+                step, self.walls[step - 1], self.times[step - 1], sum(losses[begin:step]) / (step - begin), self.evaluations.get(step),
                 units_per_step * (step - begin) / max(seconds, 1e-9), self.schedule.at(step - 1), None,
                 self.strategy.local_steps))
             begin = step

@@ -41,7 +41,10 @@ def torch_problem():
 
 
 def requirements_problem(path):
-    from pip._vendor.packaging.requirements import Requirement
+    try:
+        from pip._vendor.packaging.requirements import Requirement
+    except ImportError:
+        return "it has no pip"
 
     missing = []
     for line in pathlib.Path(path).read_text().splitlines():

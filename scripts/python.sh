@@ -13,7 +13,11 @@ fail() { echo "co2: $*" >&2; exit 1; }
 choose_python() {
   local problem
   if [[ -n ${CO2_PYTHON:-} && $CO2_PYTHON != "$co2_python" ]]; then
-    [[ -x $CO2_PYTHON ]] || fail "CO2_PYTHON names $CO2_PYTHON, which is not a program. Give the path of a python."
+    [[ -f $CO2_PYTHON && -x $CO2_PYTHON ]] ||
+      fail "CO2_PYTHON names $CO2_PYTHON, which is not a program. Give the path of a python."
+    # CMake remembers it: the same Python must have the same name from every folder. Links stay: an environment's
+    # python is one.
+    CO2_PYTHON=$(realpath -s -- "$CO2_PYTHON")
     problem=$("$CO2_PYTHON" "$co2_root/scripts/check_python.py" torch 2>&1) ||
       fail "CO2_PYTHON names $CO2_PYTHON, which can't be used: $problem." \
         "Name another one, or unset CO2_PYTHON to let scripts/setup install torch into .venv."

@@ -67,7 +67,7 @@ struct Options {
   std::optional<double> mix = {};  ///< rho: the worker's own share in Restart::kMix, 0..1
   Wire wire = Wire::kPlain;
   int accumulation_steps = 1;            ///< backward passes per step(); `ddp` sends after the last one, >= 1
-  std::int64_t bucket_bytes = 25 << 20;  ///< largest single collective, 1 KiB..1 GiB
+  std::int64_t bucket_bytes = 25 << 20;  ///< about how much one collective carries, 1 KiB..1 GiB
   int island_size = 1;                   ///< K: workers that share gradients in every step; K divides their number
   int zero = 0;  ///< ZeRO inside an island: 1 shards the inner optimizer's state, 2 the gradients too, 3 also the
                  ///< parameters (of UnitModules), 0..3

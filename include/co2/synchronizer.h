@@ -44,7 +44,12 @@ struct Pace {
 /// options, and take the same number of steps.
 ///
 /// Thread safety: used by one thread, the training thread. Transfers run on the communicator's threads.
-/// Invariants: the consensus is the same on all workers, bit for bit; no collective ever touches live parameters.
+/// Invariants: the consensus is the same on all workers, bit for bit; no exchange between islands ever touches live
+/// parameters.
+///
+/// End with finish(). With ZeRO the model's parameters are otherwise not all on this worker (ZeRO 3: their memory is
+/// not even there), and the optimizer holds this worker's shard instead of the model's parameters from the constructor
+/// on, for good: a Synchronizer is made once per optimizer.
 class Synchronizer {
  public:
   /// Gives all workers rank 0's parameters and buffers, after checking that they have the same model and options.
@@ -57,7 +62,7 @@ class Synchronizer {
 
   /// The inner optimizer's step, and whatever is due between workers after it. `samples` is this worker's weight for
   /// the step: unequal batches, or 0 to sit out. (`ddp` averages gradients equally, before the weight is known: there
-  /// it must be 1.) Throws CommError if an exchange that is due failed.
+  /// it must be 1.) Throws CommError if an exchange that is due failed, and then in every further step.
   void step(double samples = 1);
 
   /// A function to run in every step once the gradients are final (`ddp`: averaged) and before the inner optimizer uses
@@ -79,7 +84,8 @@ class Synchronizer {
   Trace& trace();
 
   /// Scales the gradients down to a 2-norm of at most `max_norm` over the whole model, whoever holds which part of
-  /// them; returns the norm before. Collective in an island, and made for before_inner_step().
+  /// them; returns the norm before. Collective in an island, and made for before_inner_step(). Throws OptionError
+  /// unless max_norm is positive.
   double clip_gradients(double max_norm);
 
   /// The flat buffers: live parameters, and the consensus that all islands share (`none` and `ddp`: the live ones). In

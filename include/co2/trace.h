@@ -3,8 +3,8 @@
 #include <co2/communicator.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -42,6 +42,7 @@ struct Overlap {
 class Trace {
  public:
   explicit Trace(std::size_t capacity = 1 << 16);
+  ~Trace();
 
   void record(const Span& span);
 
@@ -54,19 +55,14 @@ class Trace {
   Clock::time_point origin() const { return origin_; }
 
  private:
-  struct RoundState {
-    Overlap overlap;
-    Clock::time_point covered_until;  // end of the union of its transfers so far
-  };
-  static void add(RoundState& state, const Span& span);
+  struct Totals;
 
   mutable std::mutex mutex_;
   const Clock::time_point origin_ = Clock::now();
   const std::size_t capacity_;
   std::size_t next_ = 0;
   std::vector<Span> ring_;
-  RoundState total_;
-  std::map<std::int64_t, RoundState> rounds_;
+  std::unique_ptr<Totals> totals_;
   double seconds_[4] = {};
 };
 

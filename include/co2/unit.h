@@ -27,8 +27,9 @@ class UnitKeeper {
 ///       }
 ///     };
 ///
-/// Without ZeRO 3 that changes nothing. Parameters of a unit are used by its own forward only, once per pass; units do
-/// not contain units.
+/// In an island without ZeRO 3, what a step has changed in a unit may still be on its way to this worker until the
+/// unit's next forward. So parameters of a unit are used inside of as_unit() only, once per pass, and are read between
+/// steps only after Synchronizer::finish() or in with_consensus(); units do not contain units.
 class UnitModule : public torch::nn::Module {
  public:
   using torch::nn::Module::Module;

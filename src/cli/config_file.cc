@@ -21,6 +21,10 @@ std::string place_of(const std::filesystem::path& path, std::size_t line) {
   return line > 0 ? fmt::format(" ({}, line {})", path.string(), line) : fmt::format(" ({})", path.string());
 }
 
+[[noreturn]] void refuse_repeated(const std::string& key, const std::string& place) {
+  throw OptionError(fmt::format("'{}' is there twice{}", key, place));
+}
+
 [[noreturn]] void refuse_nested(const std::string& key, const std::string& place) {
   throw OptionError(
       fmt::format("'{}' is a section or a list{}: write all options at the top level, as key and value", key, place));
@@ -40,8 +44,10 @@ std::vector<Setting> read_toml(const std::filesystem::path& path, const std::str
         setting.value = yes_no->get();
       } else if (const auto* string = node.as_string()) {
         setting.value = string->get();
-      } else {
+      } else if (node.is_table() || node.is_array()) {
         refuse_nested(setting.name, setting.place);
+      } else {
+        throw OptionError(fmt::format("'{}' is a date or time{}: no option is one", setting.name, setting.place));
       }
       settings.push_back(std::move(setting));
     }
@@ -66,16 +72,30 @@ std::size_t line_of_key(const std::string& text, const std::string& key) {
 }
 
 std::vector<Setting> read_json(const std::filesystem::path& path, const std::string& text) {
+  // The parser would keep the last of two equal keys; a callback sees every one.
+  std::set<std::string> keys;
+  const auto unique = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (depth == 1 && event == json::parse_event_t::key) {
+      const auto key = parsed.get<std::string>();
+      if (!keys.insert(key).second) refuse_repeated(key, place_of(path, line_of_key(text, key)));
+    }
+    return true;
+  };
+  // Without the library's own error number.
+  const auto cause_of = [](const json::exception& error) {
+    const std::string cause = error.what();
+    return cause.substr(std::min(cause.find("] ") + 2, cause.size()));
+  };
   json object;
   try {
-    object = json::parse(text);
+    object = json::parse(text, unique);
   } catch (const json::parse_error& error) {
     const auto at = static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
     const auto line = 1 + std::count(text.begin(), text.begin() + at, '\n');
-    std::string cause = error.what();
-    cause = cause.substr(std::min(cause.find("] ") + 2, cause.size()));  // without the library's own error number
     throw OptionError(
-        fmt::format("the JSON is not valid{}: {}", place_of(path, static_cast<std::size_t>(line)), cause));
+        fmt::format("the JSON is not valid{}: {}", place_of(path, static_cast<std::size_t>(line)), cause_of(error)));
+  } catch (const json::exception& error) {  // a number that is too large, say
+    throw OptionError(fmt::format("the JSON is not valid{}: {}", place_of(path, 0), cause_of(error)));
   }
   if (!object.is_object()) throw OptionError(fmt::format("the JSON is not an object of options{}", place_of(path, 1)));
   std::vector<Setting> settings;
@@ -99,7 +119,7 @@ std::vector<Setting> read_config_file(const std::filesystem::path& path) {
   for (const Setting& setting : settings) {
     std::string name = setting.name;
     std::replace(name.begin(), name.end(), '-', '_');
-    if (!seen.insert(name).second) throw OptionError(fmt::format("'{}' is there twice{}", name, setting.place));
+    if (!seen.insert(name).second) refuse_repeated(name, setting.place);
   }
   return settings;
 }

@@ -13,7 +13,7 @@
 #include "cli/job.h"
 #include "cli/program.h"
 #include "cli/train_flags.h"
-#include "cli/worker_group.h"
+#include "processes/worker_group.h"
 #include "version.h"
 
 namespace co2::cli {
@@ -68,14 +68,14 @@ std::vector<std::string> own_command(const DoctorFlags& flags) {
 }
 
 int start_workers(const train::TrainConfig& config, const DoctorFlags& flags) {
-  WorkerGroupOptions options;
+  processes::WorkerGroupOptions options;
   options.command = own_command(flags);
   options.workers = config.workers;
   if (!config.cluster.host.empty()) options.host = config.cluster.host;
   options.port = config.cluster.port;
   options.threads = config.threads;
   options.pin = config.pin;
-  return run_worker_group(options);
+  return processes::run_worker_group(options);
 }
 
 int run(const DoctorFlags& flags) {

@@ -5,13 +5,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "cli/placement.h"
+#include "processes/placement.h"
 
 namespace co2::cli {
 
 std::optional<Placement> settle_workers(train::TrainConfig& config, bool workers_given) {
   if (detect_launcher() == "alone") {
-    if (config.workers == 0) config.workers = default_workers();
+    if (config.workers == 0) config.workers = processes::default_workers();
     return std::nullopt;
   }
   Placement placement = read_placement(config.cluster);
@@ -28,8 +28,9 @@ void share_the_machine(const train::TrainConfig& config, const Cluster& cluster)
   if (config.threads > 0) {
     at::set_num_threads(config.threads);
   } else if (!process_environment("OMP_NUM_THREADS") && !process_environment("MKL_NUM_THREADS")) {
-    at::set_num_threads(joined_threads(cluster.local_size(), static_cast<int>(usable_cores().size()),
-                                       static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))));
+    at::set_num_threads(processes::joined_threads(cluster.local_size(),
+                                                  static_cast<int>(processes::usable_cores().size()),
+                                                  static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))));
   }
 }
 

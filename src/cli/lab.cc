@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <utility>
 
 #include "cli/help_formatter.h"
 #include "cli/program.h"
+#include "train/run_files.h"
 #include "version.h"
 
 namespace co2::cli {
@@ -65,20 +67,13 @@ std::vector<std::string> own_command() {
   return words;
 }
 
-/// runs/lab-<local time>
-std::string default_folder() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  char text[48];
-  std::strftime(text, sizeof text, "runs/lab-%Y%m%d-%H%M%S", &local);
-  return text;
-}
-
 int run(const LabFlags& flags, const std::vector<std::string>& after_dashes) {
   require("--workers", flags.workers, 2, 64);
   require("--repeats", flags.repeats, 1, 1000);
   require("--time-limit", static_cast<double>(flags.time_limit), 1, 7 * 86400);
+  for (const auto& [flag, path] : {std::pair{"--out", flags.out}, {"--json", flags.json}, {"--svg", flags.svg}}) {
+    require_utf8(flag, path);
+  }
   lab::check_train_flags(after_dashes);
   lab::LabOptions options;
   options.workers = flags.workers;
@@ -91,7 +86,7 @@ int run(const LabFlags& flags, const std::vector<std::string>& after_dashes) {
   options.repeats = flags.repeats;
   if (!std::isnan(flags.target_loss)) options.target_loss = flags.target_loss;
   options.time_limit = std::chrono::seconds(flags.time_limit);
-  options.out = flags.out.empty() ? default_folder() : flags.out;
+  options.out = flags.out.empty() ? train::claim_default_folder("lab") : std::filesystem::path(flags.out);
   options.json = flags.json;
   options.svg = flags.svg;
   options.command = own_command();

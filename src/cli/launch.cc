@@ -3,10 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <memory>
+#include <string>
 
 #include "cli/help_formatter.h"
 #include "cli/program.h"
-#include "cli/worker_group.h"
+#include "processes/worker_group.h"
 
 namespace co2::cli {
 
@@ -54,36 +55,42 @@ void add_launch(Program& program) {
   sub->formatter(std::make_shared<LaunchFormatter>());
   sub->footer(kFooter);
   auto flags = std::make_shared<LaunchFlags>();
-  sub->add_option("-n,--workers", flags->workers, "How many processes, 1 to 1024")->option_text("N")->required();
-  sub->add_option("--port", flags->port, "The port for their rendezvous, 1 to 65535 (default: a free one)")
+  const CLI::Option* workers =
+      sub->add_option("-n,--workers", flags->workers, "How many processes, 1 to 1024")->option_text("N");
+  sub->add_option("--port", flags->port, "The port for their rendezvous, 0 to 65535; 0: a free one (default: 0)")
       ->option_text("N");
   sub->add_option("--threads", flags->threads,
-                  wrap("OMP_NUM_THREADS and MKL_NUM_THREADS of each process, 1 to 1024 (default: what is set already, "
-                       "otherwise its share of the cores)",
+                  wrap("OMP_NUM_THREADS and MKL_NUM_THREADS of each process, 0 to 1024; 0: what is set already, "
+                       "otherwise its share of the cores (default: 0)",
                        80))
       ->option_text("N");
   sub->add_flag("--no-pin", flags->no_pin, "Let every process use all cores, instead of a share of its own");
   sub->add_flag("--no-prefix", flags->no_prefix,
                 "Leave the processes' output as it is, without [rank] before each line");
-  sub->final_callback([&program, sub, flags] {
+  sub->final_callback([&program, sub, flags, workers] {
     const std::vector<std::string> words = sub->remaining();
+    const bool counted = workers->count() > 0;
     if (!words.empty() && !words[0].starts_with("-")) {
       throw OptionError(fmt::format("'{}': write -- before the program: co2 launch -n {} -- {}", words[0],
-                                    flags->workers, fmt::join(words, " ")));
+                                    counted ? std::to_string(flags->workers) : "N", fmt::join(words, " ")));
     }
-    program.chosen = [&program, flags] {
+    program.chosen = [&program, flags, counted] {
+      if (!counted) {
+        throw OptionError(
+            "--workers is missing, how many processes to start: co2 launch -n N -- PROGRAM [ARGUMENTS...]");
+      }
       check(*flags);
       if (program.after_dashes.empty()) {
         throw OptionError("a program is missing: co2 launch -n N -- PROGRAM [ARGUMENTS...]");
       }
-      WorkerGroupOptions options;
+      processes::WorkerGroupOptions options;
       options.command = program.after_dashes;
       options.workers = flags->workers;
       options.port = flags->port;
       options.threads = flags->threads;
       options.pin = !flags->no_pin;
       options.prefix = !flags->no_prefix;
-      return run_worker_group(options);
+      return processes::run_worker_group(options);
     };
   });
 }

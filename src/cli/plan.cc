@@ -12,6 +12,8 @@
 #include "cli/train_flags.h"
 #include "island/memory_plan.h"
 #include "island/placed.h"
+#include "processes/placement.h"
+#include "processes/screen.h"
 #include "train/gpt/gpt_shape.h"
 #include "train/human.h"
 #include "train/summary.h"
@@ -28,6 +30,11 @@ Examples:
   co2 plan memory --model xl --workers 8                         plain co2: every worker has the whole model
   co2 plan memory --model xl --workers 8 --island 4 --zero 2     two islands of four
   co2 plan memory --model 7b --workers 64 --island 8 --zero 3 --compute bfloat16 --json)";
+
+constexpr const char* kPlanFooter = R"(
+Examples:
+  co2 plan memory --model xl --workers 8     bytes that each worker will hold
+  co2 plan memory --help                     more)";
 
 /// The options of a training run that decide what is held.
 constexpr std::array<std::string_view, 16> kOptions = {
@@ -74,23 +81,28 @@ int run(const PlanFlags& flags) {
   train::TrainConfig config;
   for (const Setting& setting : flags.settings) apply(config, setting);
   check(config);
-  if (config.workers == 0) config.workers = std::max(2, config.sync.island_size);
+  if (config.workers == 0) config.workers = std::max(processes::default_workers(), config.sync.island_size);
   const Recipe recipe = placed(resolve(config.sync), config.workers);
+  if (recipe.zero < config.sync.zero) processes::show(stderr, train::nothing_to_shard_text(config.sync.zero) + "\n");
   const ModelShape shape = train::gpt_shape(train::gpt_preset(config.model, config.context));
   const MemoryUse use = plan_memory(shape, recipe, state_copies(config));
   const Traffic traffic = plan_traffic(shape, recipe, config.workers);
   if (!flags.json) {
-    fmt::print("{}", table(config, recipe, shape.elements(), use, traffic));
+    processes::show(stdout, table(config, recipe, shape.elements(), use, traffic));
     return 0;
   }
   nlohmann::ordered_json json = {
-      {"model", config.model},         {"parameters", shape.elements()},
-      {"workers", config.workers},     {"island_size", recipe.island_size},
-      {"zero", recipe.zero},           {"strategy", name(recipe.strategy)},
-      {"memory", train::memory_json(use)}, {"bytes_per_step", {{"island", traffic.island}, {"across", traffic.across}}},
+      {"model", config.model},
+      {"parameters", shape.elements()},
+      {"workers", config.workers},
+      {"island_size", recipe.island_size},
+      {"zero", recipe.zero},
+      {"strategy", name(recipe.strategy)},
+      {"memory", train::memory_json(use)},
+      {"bytes_per_step", {{"island", traffic.island}, {"across", traffic.across}}},
   };
   json["memory"]["total"] = use.total();
-  fmt::print("{}\n", json.dump(2));
+  processes::show(stdout, json.dump(2) + "\n");
   return 0;
 }
 
@@ -99,6 +111,7 @@ int run(const PlanFlags& flags) {
 void add_plan(Program& program) {
   CLI::App* plan = program.app.add_subcommand("plan", "Say what a training run will need, without running it");
   plan->require_subcommand(0, 1);
+  plan->footer(kPlanFooter);
   plan->final_callback([&program, plan] {
     if (!plan->get_subcommands().empty()) return;
     program.chosen = []() -> int { throw OptionError("say what to plan: co2 plan memory"); };

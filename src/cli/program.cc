@@ -9,9 +9,13 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
+#include <stdexcept>
 
 #include "cli/help_formatter.h"
+#include "processes/screen.h"
 #include "sync/closest_name.h"
 #include "version.h"
 
@@ -44,6 +48,35 @@ std::vector<std::string> valid_names(const CLI::App& app, bool flags) {
   return names;
 }
 
+/// "co2 plan memory"
+std::string full_name(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name() : full_name(*app.get_parent()) + " " + app.get_name();
+}
+
+/// What CLI11 has to say about a command line, in our words.
+std::string in_our_words(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string text = error.what();
+  const CLI::App* chosen = &app;
+  while (!chosen->get_subcommands().empty()) chosen = chosen->get_subcommands().front();
+  const std::string help = fmt::format("'{} --help' says what is allowed", full_name(*chosen));
+  const auto between = [&](std::string_view before, std::string_view after) -> std::optional<std::string> {
+    const auto end = text.find(after, before.size());
+    if (!text.starts_with(before) || end == std::string::npos) return std::nullopt;
+    return text.substr(before.size(), end - before.size());
+  };
+  if (const auto flag = between("Could not convert: ", " = ")) {
+    const std::string value = text.substr(text.find(" = ") + 3);
+    return fmt::format("{} '{}' is not allowed: {}", *flag, value, help);
+  }
+  if (const auto flag = between("", ": 1 required ")) return fmt::format("{} needs a value: {}", *flag, help);
+  if (const auto flag = between("", ": At Most 1 ")) return fmt::format("{} is there more than once", *flag);
+  if (const auto flag = between("", " was given a disallowed flag override")) {
+    const std::string name = flag->starts_with("-") ? *flag : "--" + *flag;
+    return fmt::format("{} takes no value, it is said by itself: {}", name, help);
+  }
+  return fmt::format("{}: {}", text, help);
+}
+
 /// Words that nobody could make sense of, in the app itself or in the subcommand that was chosen.
 void refuse_extras(const CLI::App& app) {
   for (const CLI::App* sub : app.get_subcommands()) refuse_extras(*sub);
@@ -53,8 +86,8 @@ void refuse_extras(const CLI::App& app) {
   const bool flag = word.starts_with("-");
   const bool top = app.get_parent() == nullptr;
   const std::string_view kind = flag ? "option" : top ? "command" : "argument";
-  throw OptionError(fmt::format("unknown {} '{}'{} 'co2 {}--help' lists what there is", kind, word,
-                                did_you_mean(word, valid_names(app, flag)), top ? "" : app.get_name() + " "));
+  throw OptionError(fmt::format("unknown {} '{}'{} '{} --help' lists what there is", kind, word,
+                                did_you_mean(word, valid_names(app, flag)), full_name(app)));
 }
 
 int parse_and_run(const std::vector<std::string>& arguments) {
@@ -65,6 +98,7 @@ int parse_and_run(const std::vector<std::string>& arguments) {
   app.formatter(std::make_shared<HelpFormatter>());  // subcommands inherit it
   app.allow_extras();                                // so that we can say what the user may have meant
   app.require_subcommand(0, 1);
+  app.option_defaults()->disable_flag_override();  // --pin=2 has no meaning
 
   Program program{.app = app, .after_dashes = {}, .chosen = {}};
   auto dashes = std::find(arguments.begin(), arguments.end(), "--");
@@ -86,10 +120,12 @@ int parse_and_run(const std::vector<std::string>& arguments) {
   } catch (const CLI::Success& request) {  // --help, --version
     std::ostringstream text;
     app.exit(request, text, text);
-    fmt::print("{}", text.str());
+    processes::show(stdout, text.str());
     return 0;
   } catch (const CLI::ParseError& error) {
-    throw OptionError(error.what());
+    throw OptionError(in_our_words(app, error));
+  } catch (const std::logic_error& error) {  // CLI11 lets std::stoll's own errors through
+    throw OptionError(fmt::format("the command line can't be read: {}. 'co2 --help' says more", error.what()));
   }
   refuse_extras(app);
   if (!program.chosen) {
@@ -99,22 +135,35 @@ int parse_and_run(const std::vector<std::string>& arguments) {
   return program.chosen();
 }
 
+void report(const char* kind, const char* what) {
+  processes::show(stderr, fmt::format("co2: error: {}{}\n", kind, what));
+}
+
 }  // namespace
 
 int run_program(const std::vector<std::string>& arguments) {
   try {
     const int code = parse_and_run(arguments);
-    if (std::fflush(stdout) != 0) throw DataError("can't write to standard output");
+    const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+    if (code == 0 && !written) throw DataError("can't write to standard output");
     return code;
   } catch (const Error& error) {
-    fmt::print(stderr, "co2: error: {}\n", error.what());
+    report("", error.what());
     return error.exit_code();
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "co2: error: out of memory\n");
+    report("", "out of memory");
   } catch (const std::exception& error) {
-    fmt::print(stderr, "co2: error: unexpected: {}\n", error.what());
+    report("unexpected: ", error.what());
   }
   return 1;
+}
+
+void require_utf8(const std::string& flag, const std::string& text) {
+  try {
+    nlohmann::json(text).dump();
+  } catch (const nlohmann::json::type_error&) {
+    throw OptionError(fmt::format("{} is not UTF-8: give it another name", flag));
+  }
 }
 
 std::string wrap(const std::string& text, std::size_t width) {

@@ -28,6 +28,9 @@ void add_plan(Program& program);
 /// The whole program: reads the command line, runs the subcommand, reports errors on stderr. Returns the exit code.
 int run_program(const std::vector<std::string>& arguments);
 
+/// Throws OptionError if an option's text is not UTF-8: results repeat it in JSON, which could not be written.
+void require_utf8(const std::string& flag, const std::string& text);
+
 /// Fits a help text into lines of `width` columns.
 std::string wrap(const std::string& text, std::size_t width);
 

@@ -11,10 +11,10 @@
 #include "cli/program.h"
 #include "cli/train_flags.h"
 #include "cli/train_worker.h"
-#include "cli/worker_group.h"
 #include "island/placed.h"
+#include "processes/screen.h"
+#include "processes/worker_group.h"
 #include "train/data/corpus.h"
-#include "train/files.h"
 #include "train/run_files.h"
 
 namespace co2::cli {
@@ -35,14 +35,14 @@ Examples:
 
 struct TrainFlags {
   std::vector<Setting> settings;  // in the order of the command line
-  std::string config_file;
+  std::optional<std::string> config_file;
   std::string worker_out;  // set when `co2 train` itself started this process
   bool print_config = false;
   bool json = false;
 };
 
 int start_workers(const train::TrainConfig& config, bool json) {
-  WorkerGroupOptions options;
+  processes::WorkerGroupOptions options;
   options.command = {std::filesystem::read_symlink("/proc/self/exe"),
                      "train",
                      "--config",
@@ -55,37 +55,34 @@ int start_workers(const train::TrainConfig& config, bool json) {
   options.port = config.cluster.port;
   options.threads = config.threads;
   options.pin = config.pin;
-  return run_worker_group(options);
+  return processes::run_worker_group(options);
 }
 
 int run_train(const TrainFlags& flags) {
   train::TrainConfig config;
   std::vector<Setting> settings;
-  if (!flags.config_file.empty()) settings = read_config_file(flags.config_file);
+  if (flags.config_file == "") throw OptionError("--config is empty: name a TOML or JSON file");
+  if (flags.config_file) settings = read_config_file(*flags.config_file);
   settings.insert(settings.end(), flags.settings.begin(), flags.settings.end());
   for (const Setting& setting : settings) apply(config, setting);
   check(config);
   train::check_corpus(config.corpus);
   const std::optional<Placement> placement = settle_workers(config, given(settings, "workers"));
   placed(resolve(config.sync), config.workers);  // before anybody starts: throws if the islands can't be
-  const bool first = !placement || placement->rendezvous.rank == 0;
   const auto complete = to_json(config);
   if (flags.print_config) {
-    if (first) fmt::print("{}\n", complete.dump(2));
+    if (!placement || placement->rendezvous.rank == 0) processes::show(stdout, complete.dump(2) + "\n");
     return 0;
   }
-  if (!flags.worker_out.empty()) {
-    config.out = flags.worker_out;
-  } else if (first) {
-    // Of all the processes only this one writes.
-    if (config.out.empty()) {
-      config.out = train::default_folder(config.task, config.model, std::string(name(config.sync.strategy)));
-    }
-    train::ensure_writable(config.out);
-    train::write_atomically(config.out / "config.json", complete.dump(2) + "\n");
+  const std::string config_text = complete.dump(2) + "\n";
+  if (!placement && config.workers > 1) {
+    if (config.out.empty()) config.out = train::claim_default_folder(config);
+    train::begin_run_folder(config.out, config_text);
+    return start_workers(config, flags.json);
   }
-  if (!placement && config.workers > 1) return start_workers(config, flags.json);
-  return run_train_worker(config, flags.json);
+  if (flags.worker_out.empty()) return run_train_worker(config, flags.json, config_text);
+  config.out = flags.worker_out;
+  return run_train_worker(config, flags.json, "");
 }
 
 }  // namespace
@@ -94,7 +91,10 @@ void add_train(Program& program) {
   CLI::App* sub = program.app.add_subcommand("train", "Train a model on several workers");
   sub->footer(kFooter);
   auto flags = std::make_shared<TrainFlags>();
-  sub->add_option("--config", flags->config_file, "TOML or JSON file with options; flags win over it")
+  // A function, as CLI11 would leave an optional empty for an empty text.
+  sub->add_option_function<std::string>(
+         "--config", [flags](const std::string& path) { flags->config_file = path; },
+         "TOML or JSON file with options; flags win over it")
       ->option_text("FILE");
   sub->add_flag("--print-config", flags->print_config, "Print all options as JSON, which --config accepts, and end");
   sub->add_flag("--json", flags->json, "At the end print the summary as JSON on stdout, instead of a table");

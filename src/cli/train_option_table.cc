@@ -15,10 +15,12 @@
 #include "train/optimizer.h"
 #include "train/schedule.h"
 #include "train/task.h"
+#include "train/validate.h"
 
 namespace co2::cli {
 
 using nlohmann::json;
+using train::Highest;
 using train::TrainConfig;
 using Kind = TrainOption::Kind;
 
@@ -171,26 +173,29 @@ void add_workload(std::vector<TrainOption>& options) {
            "gutenberg, sotu, anarchism, gcide, synthetic, auto, or a path to a text file or a folder of .txt "
            "files",
            CO2_FIELD(corpus)));
-  options.push_back(whole("context", group, 0, 65536, "Tokens per sample; 0: the model's own", CO2_FIELD(context)));
-  options.push_back(whole("batch", group, 1, 65536, "Samples per worker and backward pass", CO2_FIELD(batch)));
-  options.push_back(number("validation-share", group, 0, 0.5, Ends::kLowestOut,
-                           "Share of the corpus that is held out for validation", CO2_FIELD(validation_share)));
   options.push_back(
-      whole("eval-batches", group, 1, 100000, "Batches per validation, over all workers", CO2_FIELD(eval_batches)));
+      whole("context", group, 0, Highest::kContext, "Tokens per sample; 0: the model's own", CO2_FIELD(context)));
+  options.push_back(
+      whole("batch", group, 1, Highest::kBatch, "Samples per worker and backward pass", CO2_FIELD(batch)));
+  options.push_back(number("validation-share", group, 0, Highest::kValidationShare, Ends::kLowestOut,
+                           "Share of the corpus that is held out for validation", CO2_FIELD(validation_share)));
+  options.push_back(whole("eval-batches", group, 1, Highest::kEvalBatches, "Batches per validation, over all workers",
+                          CO2_FIELD(eval_batches)));
 }
 
 void add_optimizer(std::vector<TrainOption>& options) {
   const std::string group = "Inner optimizer";
   options.push_back(
       one_of("optimizer", group, train::optimizer_names(), "The optimizer of each worker", CO2_FIELD(optimizer)));
+  options.push_back(number("learning-rate", group, 0, Highest::kLearningRate, Ends::kLowestOut, "Its highest rate",
+                           CO2_FIELD(learning_rate)));
   options.push_back(
-      number("learning-rate", group, 0, 100, Ends::kLowestOut, "Its highest rate", CO2_FIELD(learning_rate)));
-  options.push_back(number("weight-decay", group, 0, 100, Ends::kBoth, "Weight decay", CO2_FIELD(weight_decay)));
+      number("weight-decay", group, 0, Highest::kWeightDecay, Ends::kBoth, "Weight decay", CO2_FIELD(weight_decay)));
   options.push_back(
       number("beta1", group, 0, 1, Ends::kHighestOut, "Adam's first beta; for sgd its momentum", CO2_FIELD(beta1)));
   options.push_back(number("beta2", group, 0, 1, Ends::kHighestOut, "Adam's second beta", CO2_FIELD(beta2)));
-  options.push_back(number("gradient-clip", group, 0, 1e9, Ends::kBoth, "Limit of the gradient's norm; 0: off",
-                           CO2_FIELD(gradient_clip)));
+  options.push_back(number("gradient-clip", group, 0, Highest::kGradientClip, Ends::kBoth,
+                           "Limit of the gradient's norm; 0: off", CO2_FIELD(gradient_clip)));
   options.push_back(one_of("schedule", group, train::RateSchedule::shapes(), "How the rate falls after the warm-up",
                            CO2_FIELD(schedule)));
   options.push_back(
@@ -201,8 +206,8 @@ void add_optimizer(std::vector<TrainOption>& options) {
 
 void add_run(std::vector<TrainOption>& options) {
   const std::string group = "Run";
-  options.push_back(whole("steps", group, 1, 1'000'000'000, "Optimizer steps of each worker", CO2_FIELD(steps)));
-  options.push_back(whole("eval-every", group, 0, 1'000'000'000, "Steps between two validations; 0: only at the end",
+  options.push_back(whole("steps", group, 1, Highest::kSteps, "Optimizer steps of each worker", CO2_FIELD(steps)));
+  options.push_back(whole("eval-every", group, 0, Highest::kSteps, "Steps between two validations; 0: only at the end",
                           CO2_FIELD(eval_every)));
   options.push_back(
       whole("seed", group, 0, std::numeric_limits<std::int64_t>::max(), "Seed of everything random", CO2_FIELD(seed)));
@@ -210,8 +215,8 @@ void add_run(std::vector<TrainOption>& options) {
                          "Folder for the results; files of an earlier run in it are replaced "
                          "(default: runs/<task>-<model>-<strategy>-<time>)",
                          CO2_FIELD(out)));
-  options.push_back(whole("sample-bytes", group, 0, 1'000'000, "Length of the text that the model writes at the end",
-                          CO2_FIELD(sample_bytes)));
+  options.push_back(whole("sample-bytes", group, 0, Highest::kSampleBytes,
+                          "Length of the text that the model writes at the end", CO2_FIELD(sample_bytes)));
 }
 
 void add_sync(std::vector<TrainOption>& options) {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "cli/program.h"
 #include "sync/closest_name.h"
 #include "train/validate.h"
 
@@ -101,8 +102,10 @@ void apply(TrainConfig& config, const Setting& setting) {
     return;
   }
   if (!is_kind(setting.value, option->kind)) {
+    // 5.0 stays 5.0 here: "expects a whole number, not 5" would be a riddle.
+    const bool fraction = setting.value.is_number_float() && std::isfinite(setting.value.get<double>());
     throw OptionError(fmt::format("{} expects {}, not {}{}", setting.shown_as, kind_in_words(option->kind),
-                                  in_words(setting.value), setting.place));
+                                  fraction ? setting.value.dump() : in_words(setting.value), setting.place));
   }
   if (!option->set(config, setting.value)) throw_not_allowed(*option, setting);
 }
@@ -125,6 +128,7 @@ json parse_text(const TrainOption& option, const std::string& text) {
   } else if (option.kind == Kind::kYesNo) {
     if (text == "true" || text == "false") return text == "true";
   } else {
+    require_utf8("--" + option.flag, text);
     return text;
   }
   throw OptionError(fmt::format("--{} expects {}{}{}, not '{}'", option.flag, kind_in_words(option.kind),

@@ -6,27 +6,34 @@
 #include <csignal>
 
 #include "cli/job.h"
-#include "cli/stop_signal.h"
+#include "processes/screen.h"
+#include "processes/stop_signal.h"
 #include "train/loop.h"
 #include "train/summary.h"
 
 namespace co2::cli {
 
-int run_train_worker(const train::TrainConfig& config, bool json) {
-  const StopSignal stop;
+int run_train_worker(const train::TrainConfig& config, bool json, const std::string& config_text) {
+  const auto usual_end_of_pipe = std::signal(SIGPIPE, SIG_IGN);  // `| tee` that died must not take the run along
+  const Cluster cluster = Cluster::from_environment(config.cluster);
+  const processes::StopSignal stop;  // after the rendezvous, in which nobody would look at it
   train::RunHooks hooks;
   hooks.stop_wished = [&stop] { return stop.requested().load(); };
+  if (!config_text.empty()) hooks.config_text = [&](const train::TrainConfig&) { return config_text; };
   try {
-    const Cluster cluster = Cluster::from_environment(config.cluster);
     share_the_machine(config, cluster);
     const train::RunResult result = train::run(config, cluster, hooks);
-    if (cluster.rank() == 0) fmt::print("{}", json ? train::summary_json(result) : train::format_summary(result));
+    // Everything is saved: from here on a reader that went away is an end like any other program's.
+    if (!result.interrupted) std::signal(SIGPIPE, usual_end_of_pipe);
+    if (cluster.rank() == 0) {
+      processes::show(stdout, json ? train::summary_json(result) : train::format_summary(result));
+    }
     if (!result.interrupted) return 0;
     // The signal may have reached another worker only: they stop together all the same.
     return 128 + (stop.signal() != 0 ? stop.signal() : SIGINT);
   } catch (const Error& error) {
     if (stop.signal() == 0) throw;
-    fmt::print(stderr, "co2: stopped: {}\n", error.what());
+    processes::show(stderr, fmt::format("co2: stopped: {}\n", error.what()));
     return 128 + stop.signal();
   }
 }

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <string>
+
 #include "train/config.h"
 
 namespace co2::cli {
 
 /// Trains in this process, as one of config.workers, and on rank 0 prints the summary: a table, or JSON on stdout.
+/// `config_text` is for config.json; empty: it is there already.
 /// Returns the exit code: 128 + signal if the run was stopped by one, after everything was saved.
-int run_train_worker(const train::TrainConfig& config, bool json);
+int run_train_worker(const train::TrainConfig& config, bool json, const std::string& config_text);
 
 }  // namespace co2::cli

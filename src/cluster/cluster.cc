@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <tuple>
 
 #include "cluster/environment.h"
 #include "comm/c10d_group.h"
@@ -23,8 +24,10 @@ class InProcessHub {
 
   std::shared_ptr<Communicator> join(const std::string& name, const std::vector<int>& ranks, int place_in_group) {
     const auto size = static_cast<int>(ranks.size());
+    const int rank = ranks[static_cast<std::size_t>(place_in_group)];
     const std::lock_guard lock(mutex_);
-    auto [place, added] = groups_.try_emplace({name, ranks});
+    // A rank that asks for a name again wants another group, whether or not the others have come for the first one.
+    auto [place, added] = groups_.try_emplace({name, ranks, asked_[{name, ranks, rank}]++});
     if (added) place->second = {std::make_shared<InProcessGroup>(size, before_collective_), 0};
     Entry& entry = place->second;
     auto communicator = entry.group->join(place_in_group);
@@ -40,7 +43,8 @@ class InProcessHub {
   };
   const std::function<void()> before_collective_;
   std::mutex mutex_;
-  std::map<std::pair<std::string, std::vector<int>>, Entry> groups_;
+  std::map<std::tuple<std::string, std::vector<int>, int>, Entry> groups_;  // the last: how many there were before it
+  std::map<std::tuple<std::string, std::vector<int>, int>, int> asked_;     // the last: who asked
 };
 
 }  // namespace
@@ -112,8 +116,10 @@ std::shared_ptr<Communicator> Cluster::communicator(const std::string& name) con
 
 std::shared_ptr<Communicator> Cluster::communicator(const std::string& name, const std::vector<int>& ranks) const {
   const auto mine = std::find(ranks.begin(), ranks.end(), rank());
-  for (const int r : ranks) {
-    if (mine != ranks.end() && r >= 0 && r < size() && std::count(ranks.begin(), ranks.end(), r) == 1) continue;
+  const bool valid = mine != ranks.end() && std::all_of(ranks.begin(), ranks.end(), [&](int r) {
+                       return r >= 0 && r < size() && std::count(ranks.begin(), ranks.end(), r) == 1;
+                     });
+  if (!valid) {
     throw OptionError(
         fmt::format("ranks = {} is not allowed for the group {} of rank {}: they must be different, from 0 "
                     "to {}, and include the worker itself",

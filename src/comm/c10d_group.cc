@@ -15,6 +15,7 @@
 #include <mutex>
 #include <regex>
 
+#include "comm/check_parts.h"
 #include "comm/thread_cpu.h"
 
 namespace co2 {
@@ -70,14 +71,18 @@ class C10dWork final : public Work {
   }
 
   void wait(std::chrono::milliseconds timeout) override {
-    try {
-      for (const auto& part : parts_) part->wait(timeout);
-      completion_->all_over();
-      if (at_last_) std::call_once(done_, at_last_);
-    } catch (const std::exception& error) {
-      const std::string message = first_lines(error);
-      throw CommError({operation_, rank_, -1, peer_in(message)}, message);
+    // For all parts, also when one has failed: as long as any of them is under way, its memory is not free.
+    std::string failure;
+    for (const auto& part : parts_) {
+      try {
+        part->wait(timeout);
+      } catch (const std::exception& error) {
+        if (failure.empty()) failure = first_lines(error);
+      }
     }
+    completion_->all_over();
+    if (!failure.empty()) throw CommError({operation_, rank_, -1, peer_in(failure)}, failure);
+    if (at_last_) std::call_once(done_, at_last_);
   }
 
   Clock::time_point started() const override { return started_; }
@@ -116,6 +121,7 @@ class C10dCommunicator final : public Communicator {
   }
   /// A broadcast of each part, which arrives where it belongs: Gloo's own all-gather goes through a copy of everything.
   WorkPtr all_gather(const at::Tensor& output, const at::Tensor& input) override {
+    check_parts("all_gather", output, input, size());
     const std::vector<at::Tensor> places = parts_of(output);
     const at::Tensor& mine = places[static_cast<std::size_t>(rank())];
     if (mine.data_ptr() != input.data_ptr()) mine.copy_(input.view({-1}));
@@ -130,6 +136,7 @@ class C10dCommunicator final : public Communicator {
   /// Everybody's parts go to their owner, who adds them up, in the order of ranks: Gloo's own reduce-scatter is an
   /// all-reduce of everything, twice the bytes.
   WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override {
+    check_parts("reduce_scatter", input, output, size());
     const at::Tensor received = at::empty_like(input);
     const auto reduce = [output, parts = parts_of(received), op] {
       const at::NoGradGuard no_grad;
@@ -220,6 +227,31 @@ C10dGroups::C10dGroups(Rendezvous rendezvous) : impl_(std::make_unique<Impl>()) 
                : "Check that rank 0 runs there, that all workers were started, and that no firewall is between them"));
   }
   impl_->rendezvous = std::move(rendezvous);
+  check_reachable();
+}
+
+/// A host's own name often leads to its loopback (Debian: 127.0.1.1), where the others can't reach it. They would find
+/// out much later, with an error about their own address.
+void C10dGroups::check_reachable() const {
+  const Rendezvous& r = impl_->rendezvous;
+  if (!r.interface.empty()) return;
+  const auto key = [](int rank) { return fmt::format("address/{}", rank); };
+  const auto is_loopback = [](const std::string& address) { return address.starts_with("127.") || address == "::1"; };
+  impl_->store->set(key(r.rank), std::vector<std::uint8_t>(r.address.begin(), r.address.end()));
+  const int other = r.rank == 0 ? r.size - 1 : 0;
+  std::string address;
+  try {
+    const auto bytes = impl_->store->get(key(other));
+    address.assign(bytes.begin(), bytes.end());
+  } catch (const std::exception& error) {
+    throw ClusterError(fmt::format("rank {} has not heard of rank {}: {}", r.rank, other, first_lines(error)));
+  }
+  if (is_loopback(address) == is_loopback(r.address)) return;
+  const bool mine = is_loopback(r.address);
+  throw ClusterError(fmt::format(
+      "rank {} would listen on {}, its own loopback, where rank {} ({}) can't reach it: give all workers an address "
+      "instead of the name '{}' (MASTER_ADDR, or --host), or name the interface (--interface, or GLOO_SOCKET_IFNAME)",
+      mine ? r.rank : other, mine ? r.address : address, mine ? other : r.rank, mine ? address : r.address, r.host));
 }
 
 C10dGroups::~C10dGroups() = default;

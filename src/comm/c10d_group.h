@@ -54,6 +54,7 @@ class C10dGroups {
   std::shared_ptr<Communicator> make(const std::string& name, const std::vector<int>& ranks, int place);
 
  private:
+  void check_reachable() const;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "comm/check_parts.h"
+
 namespace co2 {
 
 namespace {
@@ -288,11 +290,11 @@ class InProcessCommunicator final : public Communicator {
     return start({Operation::kBroadcast, ReduceOp::kSum, root, tensor, {}});
   }
   WorkPtr all_gather(const at::Tensor& output, const at::Tensor& input) override {
-    TORCH_CHECK(output.numel() == input.numel() * size(), "all_gather needs an output of size() inputs");
+    check_parts("all_gather", output, input, size());
     return start({Operation::kAllGather, ReduceOp::kSum, 0, output, input});
   }
   WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override {
-    TORCH_CHECK(input.numel() == output.numel() * size(), "reduce_scatter needs an input of size() outputs");
+    check_parts("reduce_scatter", input, output, size());
     return start({Operation::kReduceScatter, op, 0, output, input});
   }
   WorkPtr barrier() override { return start({}); }

@@ -7,10 +7,12 @@
 #include <cmath>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 
-#include "cli/placement.h"
 #include "lab/rate.h"
+#include "processes/placement.h"
+#include "train/human.h"
 
 namespace co2::doctor {
 
@@ -64,33 +66,54 @@ int threads_of(const Machine& machine) {
 
 bool oversubscribed(const Machine& machine) { return threads_of(machine) > cores_of(machine) + 1e-9; }
 
-std::string gigabytes(double bytes) { return fmt::format("{:.3g} GB", bytes / 1e9); }
-
-/// The machine that `each` for every worker fills most.
+/// Memory that some workers share: a machine's, or what is left to a container.
 struct Room {
-  const Machine* machine = nullptr;  // null: no system told
-  double needed = 0;
-  double available = 0;
-  double share() const { return machine == nullptr ? 0 : needed / available; }
+  std::string owner;
+  double available = 0;  // as the worker that sees least of it says
+  int workers = 0;
+  double share(double each) const { return each * workers / available; }
+
+  void add(const std::string& whose, double bytes) {
+    owner = whose;
+    available = workers == 0 ? bytes : std::min(available, bytes);
+    ++workers;
+  }
 };
 
-Room tightest(const std::vector<Machine>& machines, double each) {
-  Room worst;
-  for (const Machine& machine : machines) {
-    double available = machine[0]->memory_available;
-    for (const WorkerFacts* worker : machine) available = std::min(available, worker->memory_available);
-    const Room room{&machine, each * static_cast<double>(machine.size()), available};
-    if (available > 0 && (worst.machine == nullptr || room.share() > worst.share())) worst = room;
+/// All of which the system tells the size.
+std::vector<Room> rooms(const Workers& workers) {
+  std::vector<Room> result;
+  for (const Machine& machine : by_machine(workers)) {
+    const std::string& first = machine[0]->host;
+    const bool one_host =
+        std::all_of(machine.begin(), machine.end(), [&](const WorkerFacts* worker) { return worker->host == first; });
+    Room whole;
+    std::map<std::string, Room> containers;  // as far as host names tell them apart
+    for (const WorkerFacts* worker : machine) {
+      whole.add(one_host ? first : "the machine of " + first, worker->memory_available);
+      if (worker->container_memory <= 0) continue;
+      containers[worker->host].add("the container " + worker->host, worker->container_memory);
+    }
+    if (whole.available > 0) result.push_back(whole);
+    for (const auto& [host, container] : containers) result.push_back(container);
   }
-  return worst;
+  return result;
+}
+
+/// The one that `each` for every worker fills most; nothing if no system told.
+std::optional<Room> tightest(const Workers& workers, double each) {
+  const auto all = rooms(workers);
+  const auto worst = std::max_element(all.begin(), all.end(),
+                                      [&](const Room& a, const Room& b) { return a.share(each) < b.share(each); });
+  return worst == all.end() ? std::nullopt : std::optional(*worst);
 }
 
 std::string in_words(const Room& room, double each) {
-  const std::size_t count = room.machine->size();
-  const std::string need =
-      count == 1 ? fmt::format("1 worker needs {}", gigabytes(each))
-                 : fmt::format("{} workers of {} need {}", count, gigabytes(each), gigabytes(room.needed));
-  return fmt::format("{}, {} has {} available", need, (*room.machine)[0]->host, gigabytes(room.available));
+  using train::human_bytes;
+  const std::string need = room.workers == 1 ? fmt::format("1 worker needs {}", human_bytes(each))
+                                             : fmt::format("{} workers of {} need {}", room.workers, human_bytes(each),
+                                                           human_bytes(room.workers * each));
+  return fmt::format("{}, {} has {} available", need, room.owner, human_bytes(room.available));
 }
 
 /// The values of a field, each once, if there is more than one.
@@ -128,7 +151,7 @@ Check check_cores(const Workers& workers) {
         const bool crowded = static_cast<double>(machine.size()) > cores_of(machine);
         return {"cores", Level::kWarn,
                 fmt::format("ranks {} and {} on {} may run on the same cores ({})", machine[i]->rank, machine[j]->rank,
-                            machine[i]->host, cli::format_cores(shared)),
+                            machine[i]->host, processes::format_cores(shared)),
                 crowded ? "start at most one worker per core"
                         : "bind each worker to cores of its own: co2 launch does (without --no-pin), mpirun --bind-to "
                           "core, srun --cpu-bind=cores, taskset"};
@@ -269,22 +292,30 @@ Check check_speed(const Workers& workers) {
 }
 
 Check check_memory(const Workers& workers, double need) {
-  const auto machines = by_machine(workers);
-  const Room room = tightest(machines, need);
-  if (room.machine == nullptr) {
-    return {"memory", Level::kOk, gigabytes(need) + " per worker; the system does not tell what it has", ""};
+  const auto room = tightest(workers, need);
+  if (!room) {
+    return {"memory", Level::kOk, train::human_bytes(need) + " per worker; the system does not tell what it has", ""};
   }
-  if (room.share() <= kTightMemory) return {"memory", Level::kOk, in_words(room, need), ""};
-  return {"memory", Level::kWarn, in_words(room, need),
+  if (room->share(need) <= kTightMemory) return {"memory", Level::kOk, in_words(*room, need), ""};
+  return {"memory", Level::kWarn, in_words(*room, need),
           "start fewer workers there, or take a smaller --model, --batch or --context"};
 }
 
 Check check_room(const Workers& workers, double least) {
-  const auto machines = by_machine(workers);
-  const Room room = tightest(machines, least);
-  if (room.share() <= 1) return {"memory", Level::kOk, "room for the model", ""};
-  return {"memory", Level::kFail, fmt::format("the model does not fit: at the least {}", in_words(room, least)),
+  const auto room = tightest(workers, least);
+  if (!room || room->share(least) <= 1) return {"memory", Level::kOk, "room for the model", ""};
+  return {"memory", Level::kFail, fmt::format("the model does not fit: at the least {}", in_words(*room, least)),
           "take a smaller --model or fewer workers per host"};
+}
+
+bool core_to_spare(const Workers& workers) {
+  const auto machines = by_machine(workers);
+  return std::all_of(machines.begin(), machines.end(), [](const Machine& machine) {
+    const bool each = std::all_of(machine.begin(), machine.end(), [](const WorkerFacts* worker) {
+      return static_cast<int>(worker->cores.size()) > worker->threads;
+    });
+    return each && cores_of(machine) >= threads_of(machine) + 1;
+  });
 }
 
 bool any_failed(const std::vector<Check>& checks) {

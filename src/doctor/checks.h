@@ -20,7 +20,7 @@ struct Check {
 };
 
 // Rules on given facts, which are never empty and in the order of ranks. Workers with the same `machine` share its
-// cores and memory.
+// cores and memory; those that also have the same `host` share a container's limits, if it has any.
 Check check_threads(const std::vector<WorkerFacts>& workers);
 Check check_cores(const std::vector<WorkerFacts>& workers);
 Check check_blas(const std::vector<WorkerFacts>& workers);
@@ -33,6 +33,9 @@ Check check_speed(const std::vector<WorkerFacts>& workers);
 Check check_memory(const std::vector<WorkerFacts>& workers, double need);
 /// The same before the model is made, from the least that it can need: FAIL, because making it would end badly.
 Check check_room(const std::vector<WorkerFacts>& workers, double least);
+
+/// Whether every worker and every machine has a core more than computing threads, which the network stack can then use.
+bool core_to_spare(const std::vector<WorkerFacts>& workers);
 
 bool any_failed(const std::vector<Check>& checks);
 

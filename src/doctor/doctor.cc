@@ -131,19 +131,16 @@ class Doctor {
     Situation s;
     s.workers = cluster_.size();
     s.units_per_step = static_cast<double>(computation.units_per_step);
-    bool spare = true;
     for (const WorkerFacts& worker : report_.workers) {
       s.step = std::max(s.step, worker.step.median);
       s.outer = std::max(s.outer, worker.outer_seconds);
-      const auto sharing = std::count_if(report_.workers.begin(), report_.workers.end(),
-                                         [&](const WorkerFacts& other) { return other.machine == worker.machine; });
-      // The rule of an automatic τ: a worker whose threads fill its cores has none for the network.
-      spare = spare && static_cast<std::int64_t>(worker.cores.size()) > worker.threads * sharing;
     }
     s.transfer = network.model_seconds;
     const double plain = report_.recipe.wire == Wire::kBfloat16 ? 2 : 1;
     s.plain_transfer = network.latency + plain * std::max(network.model_seconds - network.latency, 0.0);
-    s.cycles = spare ? 0 : network.model_cycles;
+    // As for an automatic τ: threads that fill the cores leave none for the network.
+    s.cycles = core_to_spare(report_.workers) ? 0 : network.model_cycles;
+    s.plain_cycles = plain * s.cycles;
     s.latency = network.latency;
     s.wire_bytes = network.model_wire_bytes;
     return s;

@@ -66,7 +66,7 @@ std::vector<Expectation> expect(const Situation& s, int local_steps) {
     switch (recipe.exchange) {
       case Recipe::Exchange::kNothing: return divided(all, s.step);
       case Recipe::Exchange::kGradients:
-        return divided(all, s.step + std::max(s.cycles, s.plain_transfer - kBackward * s.step));
+        return divided(all, s.step + std::max(s.plain_cycles, s.plain_transfer - kBackward * s.step));
       case Recipe::Exchange::kProgress: break;
     }
     // Who waits for a transfer has nothing else to do with the cycles that it takes.

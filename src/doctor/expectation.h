@@ -19,6 +19,7 @@ struct Situation {
   double plain_transfer = 0;    ///< T of gradients, which have no wire format
   double outer = 0;             ///< O: launch and apply passes over the whole model
   double cycles = 0;            ///< N: processor time of the network stack that training lacks; 0 with cores to spare
+  double plain_cycles = 0;      ///< N of gradients
   double latency = 0;           ///< L: an exchange of nothing
   std::int64_t wire_bytes = 0;  ///< that a worker sends for T
 };

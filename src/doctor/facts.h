@@ -36,7 +36,8 @@ struct WorkerFacts {
   std::vector<int> cores{};     ///< that it may run on
   double core_quota = 0;        ///< processor seconds per second that its container may use; 0: no limit
   int threads = 1;              ///< that it computes with
-  double memory_available = 0;  ///< bytes, before the model was made
+  double memory_available = 0;  ///< bytes that the machine has, before the model was made
+  double container_memory = 0;  ///< bytes that are left of its container's limit; 0: no limit
   double peak_bytes = 0;        ///< of its own, at most, with model, optimizer and outer state; without mapped files
   StepTimes step{};
   double outer_seconds = 0;       ///< launch and apply passes over the whole model

@@ -3,14 +3,13 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <sys/resource.h>
-#include <sys/utsname.h>
 
 #include <algorithm>
 #include <fstream>
 #include <optional>
 #include <sstream>
 
-#include "cli/placement.h"
+#include "processes/placement.h"
 #include "train/run_files.h"
 
 namespace co2::doctor {
@@ -42,23 +41,11 @@ std::optional<double> number_in(const char* path) {
   return stream >> value ? std::optional<double>(value) : std::nullopt;
 }
 
-/// What the machine has, or what is left of the container's limit if that is less.
-double memory_available() {
-  double available = kilobytes("/proc/meminfo", "MemAvailable:").value_or(0);
+/// What is left of the container's limit; 0: there is none. A full container has one all the same.
+double container_memory() {
   const auto limit = number_in("/sys/fs/cgroup/memory.max");
   const auto used = number_in("/sys/fs/cgroup/memory.current");
-  if (limit && used) available = std::min(available, std::max(*limit - *used, 0.0));
-  return available;
-}
-
-std::string processor() {
-  std::ifstream stream("/proc/cpuinfo");
-  for (std::string line; std::getline(stream, line);) {
-    const auto colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  utsname name{};
-  return uname(&name) == 0 ? name.machine : "";
+  return limit && used ? std::max(*limit - *used, 1.0) : 0;
 }
 
 }  // namespace
@@ -70,14 +57,15 @@ WorkerFacts look_around(int rank, const std::string& co2_version) {
   facts.host = train::host_name();
   facts.machine = first_line("/proc/sys/kernel/random/boot_id");
   if (facts.machine.empty()) facts.machine = facts.host;
-  facts.processor = processor();
+  facts.processor = processes::processor_name();
   facts.co2_version = co2_version;
   facts.torch_version = build_setting(build, "TORCH_VERSION");
   facts.blas = build_setting(build, "BLAS_INFO");
-  facts.cores = cli::usable_cores();
+  facts.cores = processes::usable_cores();
   facts.core_quota = parse_core_quota(first_line("/sys/fs/cgroup/cpu.max"));
   facts.threads = at::get_num_threads();
-  facts.memory_available = memory_available();
+  facts.memory_available = kilobytes("/proc/meminfo", "MemAvailable:").value_or(0);
+  facts.container_memory = container_memory();
   return facts;
 }
 

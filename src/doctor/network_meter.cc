@@ -6,6 +6,8 @@
 #include <chrono>
 #include <limits>
 
+#include "train/spread.h"
+
 namespace co2::doctor {
 
 namespace {
@@ -31,11 +33,6 @@ double timed_all_reduce(Communicator& communicator, const at::Tensor& tensor) {
   const auto begin = Clock::now();
   communicator.all_reduce(tensor, ReduceOp::kSum)->wait();
   return highest(communicator, seconds_since(begin));
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 }  // namespace
@@ -79,7 +76,7 @@ NetworkFacts measure_network(Communicator& communicator, std::int64_t parameters
       spent += times.back();
     }
     cycles = (communicator.background_cpu_seconds() - cycles_before) / static_cast<double>(times.size());
-    const double seconds = median(times);
+    const double seconds = train::spread_of(times).median;
     const auto sent = static_cast<double>(communicator.all_reduce_wire_bytes(bytes));
     facts.transfers.push_back({bytes, seconds, 8 * sent / seconds});
   }

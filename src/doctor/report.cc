@@ -8,24 +8,20 @@
 #include <set>
 
 #include "lab/rate.h"
-#include "lab/table.h"
+#include "train/human.h"
 
 namespace co2::doctor {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
+using train::human_bytes;
 
 std::string milliseconds(double seconds) {
   const double ms = 1e3 * seconds;
   return ms < 10     ? fmt::format("{:.2f} ms", ms)
          : ms < 1000 ? fmt::format("{:.1f} ms", ms)
                      : fmt::format("{:.2f} s", seconds);
-}
-
-std::string bytes(double value) {
-  if (value >= 1e9) return fmt::format("{:.2f} GB", value / 1e9);
-  return value >= 1e6 ? fmt::format("{:.1f} MB", value / 1e6) : fmt::format("{:.0f} kB", value / 1e3);
 }
 
 const char* in_words(Level level) {
@@ -75,15 +71,16 @@ void add_measured(Text& text, const Report& report) {
   if (!m.network.transfers.empty()) {
     std::vector<std::string> sizes;
     for (const Transfer& t : m.network.transfers) {
-      sizes.push_back(fmt::format("{} in {}", bytes(static_cast<double>(t.bytes)), milliseconds(t.seconds)));
+      sizes.push_back(fmt::format("{} in {}", human_bytes(static_cast<double>(t.bytes)), milliseconds(t.seconds)));
     }
     text.row("all-reduce", fmt::format("nothing in {}, {}: {}", milliseconds(m.network.latency), fmt::join(sizes, ", "),
                                        lab::format_rate(m.network.transfers.back().bits_per_second)));
     text.row("exchange", fmt::format("{} for the whole model; takes from training {} for outer passes, {} for TCP",
                                      milliseconds(s.transfer), milliseconds(s.outer), milliseconds(s.cycles)));
   }
-  text.row("memory", fmt::format("{} per worker: {} parameters, gradients, optimizer and outer state, {} the rest",
-                                 bytes(m.memory.total()), bytes(m.memory.state), bytes(m.memory.rest)));
+  text.row("memory",
+           fmt::format("{} per worker: {} parameters, gradients, optimizer and outer state, {} the rest",
+                       human_bytes(m.memory.total()), human_bytes(m.memory.state), human_bytes(m.memory.rest)));
 }
 
 /// Strategies that come out alike share a line.
@@ -108,7 +105,7 @@ void add_expected(Text& text, const Report& report) {
                            m.unit + "/s"));
   for (const Row& row : rows) {
     text.line(fmt::format("  {:<{}} {:>12}  {:7.3f}", fmt::format("{}", fmt::join(row.names, ", ")), width,
-                          lab::thousands(row.expectation.units_per_second), row.expectation.of_none));
+                          train::thousands(row.expectation.units_per_second), row.expectation.of_none));
   }
 }
 
@@ -132,6 +129,7 @@ Json to_json(const WorkerFacts& worker) {
           {"product_flops", worker.product_flops},
           {"multiply_add_flops", worker.multiply_add_flops},
           {"memory_available_bytes", worker.memory_available},
+          {"container_memory_bytes", worker.container_memory},
           {"peak_bytes", worker.peak_bytes}};
 }
 
@@ -156,11 +154,11 @@ Json to_json(const NetworkFacts& network, const Situation& situation) {
 
 std::string in_text(const Report& report) {
   Text text;
-  text.line(fmt::format("gpt {}, {:.2f} M parameters ({} on the wire), batch {} × {} tokens; {} on {}", report.model,
-                        static_cast<double>(report.parameters) / 1e6,
-                        bytes(static_cast<double>(report.parameters) * (report.recipe.wire == Wire::kBfloat16 ? 2 : 4)),
-                        report.batch, report.context, plural(report.workers.size(), "worker"),
-                        plural(hosts_of(report), "host")));
+  text.line(fmt::format(
+      "gpt {}, {:.2f} M parameters ({} on the wire), batch {} × {} tokens; {} on {}", report.model,
+      static_cast<double>(report.parameters) / 1e6,
+      human_bytes(static_cast<double>(report.parameters) * (report.recipe.wire == Wire::kBfloat16 ? 2 : 4)),
+      report.batch, report.context, plural(report.workers.size(), "worker"), plural(hosts_of(report), "host")));
   if (report.measurements) {
     add_measured(text, report);
     if (report.measurements->recommendation) {

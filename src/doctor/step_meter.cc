@@ -3,13 +3,14 @@
 #include <co2/co2.h>
 #include <torch/torch.h>
 
-#include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "doctor/machine.h"
 #include "train/optimizer.h"
+#include "train/spread.h"
 #include "train/task.h"
 
 namespace co2::doctor {
@@ -39,8 +40,8 @@ StepTimes time_steps(const Step& step) {
     step();
     times.push_back(seconds_since(start));
   }
-  std::sort(times.begin(), times.end());
-  return {times.front(), times[times.size() / 2], times.back(), static_cast<int>(times.size())};
+  const train::Spread spread = train::spread_of(std::move(times));
+  return {spread.low, spread.median, spread.high, spread.count};
 }
 
 }  // namespace

@@ -87,6 +87,10 @@ std::vector<FlatParameters::Entry> FlatParameters::trained(torch::optim::Optimiz
                           c10::toString(parameter.scalar_type()), parameter.device().str()));
         }
       }
+      if (!parameter.is_floating_point() || !parameter.device().is_cpu()) {
+        throw OptionError(fmt::format("parameters must be floating-point numbers on the CPU, but there is {} on {}",
+                                      c10::toString(parameter.scalar_type()), parameter.device().str()));
+      }
       entries.push_back({parameter, g});
     }
   }
@@ -111,6 +115,12 @@ void FlatParameters::add_unit(std::vector<Entry> entries) {
   units_.push_back({begin, end});
 }
 
+std::size_t FlatParameters::unit_of(std::size_t i) const {
+  const auto behind = std::upper_bound(units_.begin(), units_.end(), offsets_[i],
+                                       [](std::int64_t offset, const Range& unit) { return offset < unit.end; });
+  return static_cast<std::size_t>(behind - units_.begin());
+}
+
 void FlatParameters::point_to(const at::Tensor& buffer) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& parameter = parameters_[i];
@@ -124,11 +134,13 @@ void FlatParameters::become(at::ScalarType dtype) {
 }
 
 void FlatParameters::point_to_units(const std::vector<at::Tensor>& buffers) {
-  std::size_t u = 0;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     at::Tensor& parameter = parameters_[i];
-    if (parameter.numel() == 0) continue;
-    while (units_[u].end <= offsets_[i]) ++u;
+    if (parameter.numel() == 0) {  // belongs to no unit, but must not keep data() alive
+      parameter.set_data(at::empty(parameter.sizes(), buffers.front().options()));
+      continue;
+    }
+    const std::size_t u = unit_of(i);
     const at::Tensor view = buffers[u].narrow(0, offsets_[i] - units_[u].begin, parameter.numel());
     parameter.set_data(view.view(parameter.sizes()));
   }

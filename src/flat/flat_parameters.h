@@ -46,6 +46,8 @@ class FlatParameters {
   std::int64_t numel() const { return units_.empty() ? 0 : units_.back().end; }
   at::TensorOptions options() const { return parameters_.front().options().requires_grad(false); }
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
+  /// The unit of the i-th parameter, which must not be empty.
+  std::size_t unit_of(std::size_t i) const;
   /// Where the i-th parameter is.
   Range where(std::size_t i) const { return {offsets_[i], offsets_[i] + parameters_[i].numel()}; }
   /// Consecutive, covering the whole buffer.

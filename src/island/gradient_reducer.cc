@@ -61,12 +61,10 @@ GradientReducer::~GradientReducer() {
 }
 
 void GradientReducer::on_gradient(Slot& slot, int pass) {
-  const std::int64_t bytes = bytes_of(slot.parameter.grad());
   if (pass < accumulation_steps_) {
-    if (pass == 1) bytes_.add(bytes);
+    if (slot.held == 0) bytes_.add(slot.held = bytes_of(slot.parameter.grad()));
     return;
   }
-  if (pass > 1) bytes_.remove(bytes);
   fill(slot);
   start_full_buckets();
 }
@@ -74,6 +72,7 @@ void GradientReducer::on_gradient(Slot& slot, int pass) {
 /// Puts a worker's share of the average into the bucket: dividing before the sum avoids overflow in narrow dtypes.
 void GradientReducer::fill(Slot& slot) {
   const at::NoGradGuard no_grad;
+  bytes_.remove(std::exchange(slot.held, 0));
   const at::Tensor& gradient = slot.parameter.grad();
   if (gradient.defined()) {
     if (gradient.layout() != at::kStrided) {

@@ -43,6 +43,7 @@ class GradientReducer final : public Gradients {
     at::Tensor view;  ///< the gradient's place in its bucket
     at::Tensor used;  ///< one element: workers that had a gradient
     std::size_t bucket;
+    std::int64_t held = 0;  ///< bytes of a gradient that still adds up outside of its bucket
     bool ready = false;
   };
   struct Bucket {

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <co2/error.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +13,10 @@
 namespace co2 {
 
 double Gradients::clip(double max_norm) {
+  if (!(max_norm > 0)) {
+    throw OptionError(
+        fmt::format("max_norm = {} is not allowed for clipping gradients: it must be positive", max_norm));
+  }
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> gradients = final_ones();
   double squared = 0;

@@ -23,7 +23,7 @@ class Gradients {
   virtual bool averaged() const = 0;
 
   /// Between finish() and the optimizer's step: scales them down to a 2-norm of at most `max_norm` over the whole
-  /// model, and returns the norm before.
+  /// model, and returns the norm before. Throws OptionError unless max_norm is positive.
   double clip(double max_norm);
 
   /// The most that gradients have taken at once, and the most that collectives needed besides.

@@ -1,29 +1,45 @@
 #include "island/layout.h"
 
 #include <co2/error.h>
+#include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "island/placed.h"
 #include "trace/bytes.h"
 
 namespace co2 {
 
-std::vector<UnitModule*> units_of(torch::nn::Module& model) {
+std::vector<UnitModule*> units_of(torch::nn::Module& model, torch::optim::Optimizer& optimizer) {
+  std::unordered_set<const void*> trained;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const at::Tensor& parameter : group.params()) {
+      if (parameter.requires_grad() && parameter.numel() > 0) trained.insert(parameter.unsafeGetTensorImpl());
+    }
+  }
   std::vector<UnitModule*> units;
+  std::unordered_set<const void*> in_units;
   for (const auto& module : model.modules(/*include_self=*/false)) {
     auto* unit = dynamic_cast<UnitModule*>(module.get());
     if (unit == nullptr) continue;
-    const auto parameters = unit->parameters();
-    const bool trains = std::any_of(parameters.begin(), parameters.end(),
-                                    [](const at::Tensor& p) { return p.requires_grad() && p.numel() > 0; });
+    bool trains = false;
+    for (const at::Tensor& parameter : unit->parameters()) {
+      if (!trained.contains(parameter.unsafeGetTensorImpl())) continue;
+      trains = true;
+      if (!in_units.insert(parameter.unsafeGetTensorImpl()).second) {
+        throw OptionError(
+            "a parameter belongs to two units: a co2::UnitModule must not contain another one, nor share "
+            "parameters with it");
+      }
+    }
     if (trains) units.push_back(unit);
   }
   return units;
 }
 
-FlatLayout layout_for(const Recipe& recipe, torch::nn::Module& model) {
+FlatLayout layout_for(const Recipe& recipe, torch::nn::Module& model, const std::vector<UnitModule*>& units) {
   const bool divided = recipe.zero > 0 || recipe.exchange == Recipe::Exchange::kProgress;
   if (recipe.island_size == 1 || !divided) return {};
   FlatLayout layout{.parts = recipe.island_size, .order = model.parameters()};
@@ -31,7 +47,7 @@ FlatLayout layout_for(const Recipe& recipe, torch::nn::Module& model) {
   for (const at::Tensor& parameter : layout.order) bytes += bytes_of(parameter);
   const std::int64_t element = layout.order.empty() ? 4 : layout.order.front().element_size();
   layout.unit_elements = std::max<std::int64_t>(1, island_unit_bytes(bytes, recipe.bucket_bytes) / element);
-  for (UnitModule* unit : units_of(model)) layout.units.push_back(unit->parameters());
+  for (UnitModule* unit : units) layout.units.push_back(unit->parameters());
   if (layout.units.empty() && recipe.zero == 3) {
     throw OptionError(
         "zero = 3 needs a model with units, whose parameters come and go: derive its blocks from co2::UnitModule, or "

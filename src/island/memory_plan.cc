@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "comm/wire_dtype.h"
 #include "island/placed.h"
 #include "island/sharded_gradients.h"
 
@@ -73,11 +74,11 @@ std::int64_t plan_parameters(const ModelShape& shape, const Recipe& recipe, cons
 
 std::int64_t plan_gradients(const ModelShape& shape, const Recipe& recipe, const Units& units) {
   const std::int64_t all = shape.elements();
-  const bool adds_up_outside = recipe.accumulation_steps > 1;
-  const std::int64_t outside_bytes = recipe.compute == Compute::kBfloat16 ? 2 : kElementBytes;
+  // Gradients in fewer digits than their average must not add up where backward puts them.
+  const bool adds_up_outside = recipe.accumulation_steps > 1 && recipe.compute == Compute::kPlain;
   if (!sharded(recipe)) return kElementBytes * all * (recipe.island_size > 1 && adds_up_outside ? 2 : 1);
   const std::int64_t shard = kElementBytes * (all / recipe.island_size);
-  if (recipe.zero < 2) return shard + kElementBytes * all + (adds_up_outside ? outside_bytes * all : 0);
+  if (recipe.zero < 2) return shard + kElementBytes * all * (adds_up_outside ? 2 : 1);
   // Units that stay hold what is used first and last, so they are full only when backward is over. The others take
   // turns in buffers that fit the largest.
   const std::int64_t at_once = ShardedGradients::kUnderWay + 1;
@@ -103,7 +104,7 @@ MemoryUse plan_memory(const ModelShape& shape, const Recipe& recipe, int state_c
   use.inner_state = kElementBytes * state_copies * (recipe.zero > 0 ? shard : shape.elements());
   if (recipe.exchange == Recipe::Exchange::kProgress) {
     use.outer_state = kElementBytes * 2 * shard;
-    const std::int64_t wire_bytes = recipe.wire == Wire::kBfloat16 ? 2 : kElementBytes;
+    const std::int64_t wire_bytes = wire_element_bytes(recipe.wire, at::kFloat);
     const std::int64_t sent_bytes = recipe.restart == Restart::kKeep ? kElementBytes : 0;
     use.communication = exchanges_in_flight(recipe) * (wire_bytes + sent_bytes) * shard / recipe.fragments;
   }
@@ -139,7 +140,7 @@ Traffic plan_traffic(const ModelShape& shape, const Recipe& recipe, int workers)
   }
   if (recipe.exchange == Recipe::Exchange::kProgress) {
     const double islands = workers / island;
-    const double wire_bytes = recipe.wire == Wire::kBfloat16 ? 2 : kElementBytes;
+    const auto wire_bytes = static_cast<double>(wire_element_bytes(recipe.wire, at::kFloat));
     traffic.across = 2 * (islands - 1) / islands * wire_bytes * all / island / recipe.local_steps;
     // What an exchange changes in a shard is shown to the island, where the step does not do that anyway.
     if (recipe.zero == 0) traffic.island += to_others * all * kElementBytes / recipe.local_steps;

@@ -51,6 +51,9 @@ ParameterUnits::ParameterUnits(const Island& island, FlatParameters& flat, const
     unit.stays = u < first_module;
     units_.push_back(std::move(unit));
   }
+  for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
+    if (flat.where(i).size() > 0) ++units_[flat.unit_of(i)].parameters;
+  }
   for (std::size_t u = first_module; u < units_.size(); ++u) {
     modules[u - first_module]->set_unit_keeper(std::make_shared<Keeper>(*this, u));
     // A guess, until the first forward shows the order.
@@ -98,7 +101,8 @@ void ParameterUnits::bring(std::size_t u) {
   Unit& unit = units_[u];
   if (!unit.work) return;
   const std::int64_t sent = unit.part.size() * (island_.size() - 1) * unit.storage.element_size();
-  wait_for_transfer({std::exchange(unit.work, nullptr)}, sent, round_, static_cast<int>(u), trace_);
+  wait_for_transfer({unit.work}, sent, round_, static_cast<int>(u), trace_);
+  unit.work = nullptr;
   unit.here = true;
 }
 
@@ -131,14 +135,16 @@ at::Tensor ParameterUnits::after_forward(std::size_t u, at::Tensor output) {
   if (backward_follows) {
     output.register_hook([this, u](const at::Tensor&) {
       bring(u);
+      units_[u].awaited = units_[u].parameters;
       if (units_[u].before) fetch(*units_[u].before);
     });
   }
   return output;
 }
 
-void ParameterUnits::backward_done(std::size_t u) {
-  if (!units_[u].stays && !whole_) free(u);
+void ParameterUnits::got_gradient(std::size_t u) {
+  if (units_[u].stays || whole_ || units_[u].awaited == 0) return;
+  if (--units_[u].awaited == 0) free(u);
 }
 
 void ParameterUnits::free_all() {
@@ -177,14 +183,19 @@ void ParameterUnits::finish(const std::vector<Range>& /*parts*/, std::int64_t ro
 }
 
 void ParameterUnits::with_values(const at::Tensor& shard, std::int64_t round, const std::function<void()>& body) {
-  struct Restore {
-    ParameterUnits& units;
-    std::int64_t round;
-    ~Restore() { units.gather_from(units.live_, round); }
-  };
+  const bool was_whole = whole_;
+  const auto restore = [&] { was_whole ? finish({}, round) : gather_from(live_, round); };
   gather_from(shard, round);
-  const Restore restore{*this, round};
-  body();
+  try {
+    body();
+  } catch (...) {
+    try {
+      restore();
+    } catch (...) {  // what went wrong first is what to tell
+    }
+    throw;
+  }
+  restore();
 }
 
 }  // namespace co2

@@ -40,8 +40,8 @@ class ParameterUnits final : public ForwardParameters {
   void with_values(const at::Tensor& shard, std::int64_t round, const std::function<void()>& body) override;
   std::int64_t most_bytes() const override { return bytes_.most(); }
 
-  /// Backward has produced all gradients of the unit.
-  void backward_done(std::size_t unit);
+  /// Backward has produced a gradient of the unit: it is not needed any more once it has produced all.
+  void got_gradient(std::size_t unit);
 
  private:
   class Keeper;
@@ -50,6 +50,8 @@ class ParameterUnits final : public ForwardParameters {
     at::Tensor storage;  ///< one-dimensional; its memory comes and goes
     bool stays = true;
     bool here = false;
+    std::size_t parameters = 0;         ///< that get gradients
+    std::size_t awaited = 0;            ///< gradients that backward has yet to produce in this pass
     WorkPtr work;                       ///< it is on its way
     std::optional<std::size_t> before;  ///< the unit that was used before it in the last forward
     std::optional<std::size_t> after;

@@ -33,13 +33,12 @@ ShardedGradients::ShardedGradients(const Island& island, const FlatParameters& f
   for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
     const Range where = flat.where(i);
     if (where.size() == 0) continue;
-    const auto unit =
-        std::find_if(units_.begin(), units_.end(), [&](const Unit& u) { return where.begin < u.flat.end; });
-    ++unit->slots;
+    Unit& unit = units_[flat.unit_of(i)];
+    ++unit.slots;
     parameters.push_back(flat.parameters()[i]);
     slots_.push_back({.parameter = flat.parameters()[i],
-                      .in_unit = {where.begin - unit->flat.begin, where.end - unit->flat.begin},
-                      .unit = static_cast<std::size_t>(unit - units_.begin())});
+                      .in_unit = {where.begin - unit.flat.begin, where.end - unit.flat.begin},
+                      .unit = flat.unit_of(i)});
   }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const bool last = i + 1 == slots_.size() || slots_[i + 1].unit != slots_[i].unit;
@@ -56,15 +55,16 @@ ShardedGradients::~ShardedGradients() {
 }
 
 void ShardedGradients::on_gradient(Slot& slot, int pass) {
-  if (!free_units_) {
-    const std::int64_t bytes = bytes_of(slot.parameter.grad());
-    if (pass < accumulation_steps_) {
-      if (pass == 1) bytes_.add(bytes);
-      return;
-    }
-    if (pass > 1) bytes_.remove(bytes);
+  const bool leaves = free_units_ || pass == accumulation_steps_;
+  const at::Tensor& gradient = slot.parameter.grad();
+  if (!leaves && gradient.scalar_type() == averages_.scalar_type()) {
+    if (slot.held == 0) bytes_.add(slot.held = bytes_of(gradient));
+    return;
   }
   fill(slot);
+  if (on_gradient_of_unit_) on_gradient_of_unit_(slot.unit);
+  if (!leaves) return;
+  set_ready(slot);
   start_full_units();
 }
 
@@ -72,6 +72,7 @@ void ShardedGradients::on_gradient(Slot& slot, int pass) {
 void ShardedGradients::fill(Slot& slot) {
   const at::NoGradGuard no_grad;
   Unit& unit = units_[slot.unit];
+  bytes_.remove(std::exchange(slot.held, 0));
   if (!unit.buffer.defined()) {
     unit.memory = take_memory(unit.flat.size());
     unit.buffer = unit.memory.narrow(0, 0, unit.flat.size());
@@ -80,10 +81,10 @@ void ShardedGradients::fill(Slot& slot) {
   const at::Tensor& gradient = slot.parameter.grad();
   const double share = 1.0 / island_.size();
   if (!gradient.defined()) {
-    if (!slot.ready) place.zero_();
+    if (!slot.filled) place.zero_();
   } else if (gradient.layout() != at::kStrided) {
     throw OptionError("sparse gradients can't be sharded: make the embedding dense (sparse = false)");
-  } else if (slot.ready) {
+  } else if (slot.filled) {
     place.add_(gradient.reshape({-1}), share);  // another pass, before the unit could leave
   } else if (gradient.scalar_type() == place.scalar_type()) {
     at::mul_out(place, gradient.reshape({-1}), at::scalar_tensor(share, place.options()));
@@ -92,10 +93,12 @@ void ShardedGradients::fill(Slot& slot) {
     place.mul_(share);
   }
   slot.parameter.mutable_grad().reset();
-  if (slot.ready) return;
-  slot.ready = true;
+  if (std::exchange(slot.filled, true)) return;
   if (slot.gap_end > slot.in_unit.end) unit.buffer.narrow(0, slot.in_unit.end, slot.gap_end - slot.in_unit.end).zero_();
-  if (++unit.ready == unit.slots && on_unit_full_) on_unit_full_(slot.unit);
+}
+
+void ShardedGradients::set_ready(Slot& slot) {
+  if (!std::exchange(slot.ready, true)) ++units_[slot.unit].ready;
 }
 
 /// The smallest that fits. If there is none, one that does not is given up, so that there are never more of them than
@@ -150,7 +153,7 @@ void ShardedGradients::start(Unit& unit) {
   }
   unit.ready = 0;
   for (Slot& slot : slots_) {
-    if (&units_[slot.unit] == &unit) slot.ready = false;
+    if (&units_[slot.unit] == &unit) slot.ready = slot.filled = false;
   }
 }
 
@@ -175,7 +178,9 @@ void ShardedGradients::finish(std::int64_t round) {
   while (journeys_ < all) {
     Unit& next = unit_of(journeys_);
     for (Slot& slot : slots_) {
-      if (&units_[slot.unit] == &next && !slot.ready) fill(slot);
+      if (&units_[slot.unit] != &next || slot.ready) continue;
+      fill(slot);
+      set_ready(slot);
     }
     start_full_units();
   }

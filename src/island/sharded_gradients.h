@@ -27,7 +27,8 @@ namespace co2 {
 /// background. Units are started in the same order on all workers, from the last to the first, which is about the order
 /// in which backward fills them. With `free_units` (ZeRO 2) a unit has memory only while it fills and travels, and
 /// every backward pass of an accumulation travels, so that full gradients never add up; without (ZeRO 1) buffers stay,
-/// and only the last pass travels.
+/// and only the last pass travels. (Until then gradients add up where backward puts them, unless those have fewer
+/// digits than the shard.)
 ///
 /// A parameter that got no gradient counts as having one of zeros: its elements are updated with those of its unit.
 ///
@@ -50,8 +51,8 @@ class ShardedGradients final : public Gradients {
   void finish(std::int64_t round) override;
   bool averaged() const override { return island_.size() > 1; }
 
-  /// Called from backward when it has produced all gradients of a unit.
-  void on_unit_full(std::function<void(std::size_t)> hook) { on_unit_full_ = std::move(hook); }
+  /// Called from backward for each gradient of a unit that it has produced.
+  void on_gradient_of_unit(std::function<void(std::size_t)> hook) { on_gradient_of_unit_ = std::move(hook); }
 
   std::int64_t most_bytes() const override { return bytes_.most(); }
   std::int64_t most_scratch_bytes() const override { return scratch_bytes_.most(); }
@@ -62,7 +63,9 @@ class ShardedGradients final : public Gradients {
     Range in_unit;
     std::int64_t gap_end = 0;  ///< behind it there is padding up to here
     std::size_t unit = 0;
-    bool ready = false;  ///< its gradient is in its unit, and waits there for the others
+    std::int64_t held = 0;  ///< bytes of a gradient that still adds up outside of its unit
+    bool filled = false;    ///< there is a gradient in its place
+    bool ready = false;     ///< which waits there for the others, and then leaves
   };
   struct Unit {
     Range flat;
@@ -84,6 +87,7 @@ class ShardedGradients final : public Gradients {
   double sum_over_holders(double value) const override { return island_.sum(value); }
   void on_gradient(Slot& slot, int pass);
   void fill(Slot& slot);
+  void set_ready(Slot& slot);
   at::Tensor take_memory(std::int64_t elements);
   std::int64_t scratch_bytes(const Unit& unit) const;
   void start_full_units();
@@ -100,7 +104,7 @@ class ShardedGradients final : public Gradients {
   std::vector<Slot> slots_;
   std::vector<Unit> units_;
   std::vector<at::Tensor> idle_;  ///< memory for units; with `free_units` they take turns
-  std::function<void(std::size_t)> on_unit_full_;
+  std::function<void(std::size_t)> on_gradient_of_unit_;
   std::size_t journeys_ = 0;  ///< that were started since the last finish(): units from last to first, cycle by cycle
   std::int64_t round_ = 0;
   PeakBytes bytes_;  ///< of averages, units, and gradients that still add up in the parameters

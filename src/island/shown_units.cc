@@ -12,7 +12,10 @@ namespace co2 {
 class ShownUnits::Keeper final : public UnitKeeper {
  public:
   Keeper(ShownUnits& units, std::size_t unit) : units_(units), unit_(unit) {}
-  void before_forward() override { units_.wait_for(unit_); }
+  void before_forward() override {
+    units_.waited_for_by_forward_[unit_] = true;
+    units_.wait_for(unit_);
+  }
   at::Tensor after_forward(at::Tensor output) override { return output; }
 
  private:
@@ -22,7 +25,12 @@ class ShownUnits::Keeper final : public UnitKeeper {
 
 ShownUnits::ShownUnits(const Island& island, const FlatParameters& flat, const std::vector<UnitModule*>& modules,
                        Trace& trace)
-    : island_(island), flat_(flat), trace_(trace), modules_(modules), works_(flat.units().size()) {
+    : island_(island),
+      flat_(flat),
+      trace_(trace),
+      modules_(modules),
+      works_(flat.units().size()),
+      waited_for_by_forward_(works_.size()) {
   const std::size_t first = works_.size() - modules.size();
   for (std::size_t i = 0; i < modules.size(); ++i) {
     modules[i]->set_unit_keeper(std::make_shared<Keeper>(*this, first + i));
@@ -40,7 +48,9 @@ void ShownUnits::show(const std::vector<Range>& changed, std::int64_t round) {
   for (const std::size_t unit : island_.units_in(flat_, changed)) {
     works_[unit] = island_.gather(flat_, flat_.data(), unit);
   }
-  for (std::size_t unit = 0; unit + modules_.size() < works_.size(); ++unit) wait_for(unit);
+  for (std::size_t unit = 0; unit < works_.size(); ++unit) {
+    if (!waited_for_by_forward_[unit]) wait_for(unit);
+  }
 }
 
 void ShownUnits::gather(const at::Tensor& buffer) const {
@@ -56,8 +66,8 @@ void ShownUnits::wait() {
 void ShownUnits::wait_for(std::size_t unit) {
   if (!works_[unit]) return;
   const std::int64_t elements = flat_.units()[unit].size() / island_.size() * (island_.size() - 1);
-  wait_for_transfer({std::exchange(works_[unit], nullptr)}, elements * flat_.data().element_size(), round_,
-                    static_cast<int>(unit), trace_);
+  wait_for_transfer({works_[unit]}, elements * flat_.data().element_size(), round_, static_cast<int>(unit), trace_);
+  works_[unit] = nullptr;
 }
 
 }  // namespace co2

@@ -12,8 +12,8 @@
 namespace co2 {
 
 /// Whole parameters on every worker of an island, of which each answers for its shard: shows the others what has
-/// changed there. Units that are UnitModules arrive while training goes on, and are waited for where forward uses them;
-/// the others arrive before show() returns.
+/// changed there. UnitModules arrive while training goes on, and are waited for where forward uses them (as_unit());
+/// the others, and those whose forward has never told, arrive before show() returns.
 ///
 /// Thread safety: used by the training thread.
 class ShownUnits {
@@ -39,7 +39,8 @@ class ShownUnits {
   const FlatParameters& flat_;
   Trace& trace_;
   std::vector<UnitModule*> modules_;
-  std::vector<WorkPtr> works_;  ///< per unit; null if it is here
+  std::vector<WorkPtr> works_;               ///< per unit; null if it is here
+  std::vector<bool> waited_for_by_forward_;  ///< per unit
   std::int64_t round_ = 0;
 };
 

@@ -9,7 +9,7 @@ namespace co2 {
 
 WholeParameters::WholeParameters(const Island& island, FlatParameters& flat, const Shard& shard, at::ScalarType compute,
                                  const std::vector<UnitModule*>& modules, Trace& trace)
-    : island_(island), flat_(flat), shard_(shard), compute_(compute) {
+    : flat_(flat), shard_(shard), compute_(compute) {
   const at::NoGradGuard no_grad;
   if (compute_ != flat.data().scalar_type()) {
     apart_ = shard.copy_of(flat.data());

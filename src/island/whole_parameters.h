@@ -35,7 +35,6 @@ class WholeParameters final : public ForwardParameters {
  private:
   void show(const std::vector<Range>& parts, std::int64_t round);
 
-  const Island& island_;
   FlatParameters& flat_;
   const Shard& shard_;
   const at::ScalarType compute_;

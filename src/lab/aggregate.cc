@@ -57,15 +57,6 @@ double common_target(const std::vector<RunRecord>& records, std::size_t scenario
 
 }  // namespace
 
-Spread spread_of(std::vector<double> values) {
-  std::erase_if(values, [](double value) { return !std::isfinite(value); });
-  if (values.empty()) return {};
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  const double median = values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-  return {median, values.front(), values.back(), static_cast<int>(values.size())};
-}
-
 Table aggregate(const std::vector<RunRecord>& records, std::size_t scenario, const std::vector<Item>& items,
                 std::optional<double> target_loss) {
   Table table{
@@ -80,7 +71,7 @@ Table aggregate(const std::vector<RunRecord>& records, std::size_t scenario, con
     for (const RunRecord& record : records) {
       if (record.scenario == scenario && record.item == item && record.end.kind == RunEnd::Kind::kFailed) ++row.failed;
     }
-    if (row.done + row.failed == 0) continue;
+    if (row.runs() == 0) continue;
     row.units_per_second = over(runs, [](const Figures& f) { return f.units_per_second; });
     if (none) row.to_none = ratios(runs, done_runs(records, scenario, *none));
     if (ddp) row.to_ddp = ratios(runs, done_runs(records, scenario, *ddp));

@@ -5,26 +5,19 @@
 
 #include "lab/plan.h"
 #include "lab/result.h"
+#include "train/spread.h"
 
 namespace co2::lab {
 
-/// Several measurements of the same thing.
-struct Spread {
-  double median = Figures::kUnknown;
-  double low = Figures::kUnknown;
-  double high = Figures::kUnknown;
-  int count = 0;  ///< finite ones
-
-  double half_range() const { return (high - low) / 2; }
-};
-
-Spread spread_of(std::vector<double> values);
+using train::Spread;
+using train::spread_of;
 
 /// One item at one rate, over its repeats.
 struct Row {
   std::size_t item = 0;
   int done = 0;
   int failed = 0;
+  int runs() const { return done + failed; }
   Spread units_per_second;
   Spread to_none;  ///< ratios, each to the same repeat's run of the strategy
   Spread to_ddp;

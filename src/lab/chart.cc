@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -23,28 +22,30 @@ struct Look {
 };
 
 /// Okabe and Ito's colours, which most people can tell apart, without the yellow that white paper swallows.
-Look look_of(const Item& item, std::size_t index) {
-  static const std::map<std::string, Look> kOurs = {{"none", {"#767676", "5 4"}},
-                                                    {"ddp", {"#000000", ""}},
-                                                    {"local-sgd", {"#b07500", ""}},
-                                                    {"slowmo", {"#3a95d0", ""}},
-                                                    {"diloco", {"#b5508a", ""}},
-                                                    {"streaming-diloco", {"#009e73", ""}},
-                                                    {"overlap-local-sgd", {"#7a5a9e", ""}},
-                                                    {"co2-paper", {"#0072b2", ""}},
-                                                    {"co2", {"#d55e00", ""}}};
-  if (!item.peer()) {
-    Look look = kOurs.at(item.strategy);
-    if (!item.wire.empty()) look.dashes = "2 3";
-    return look;
-  }
-  static const std::array<std::string, 7> kPeers = {"#767676", "#000000", "#b07500", "#b5508a",
-                                                    "#0072b2", "#009e73", "#7a5a9e"};
-  return {kPeers[index % kPeers.size()], "9 4"};
+Look look_of(const Item& item) {
+  static const std::map<std::string, Look> kLooks = {{"none", {"#767676", "5 4"}},
+                                                     {"ddp", {"#000000", ""}},
+                                                     {"local-sgd", {"#b07500", ""}},
+                                                     {"slowmo", {"#3a95d0", ""}},
+                                                     {"diloco", {"#b5508a", ""}},
+                                                     {"streaming-diloco", {"#009e73", ""}},
+                                                     {"overlap-local-sgd", {"#7a5a9e", ""}},
+                                                     {"co2-paper", {"#0072b2", ""}},
+                                                     {"co2", {"#d55e00", ""}},
+                                                     {"torch-none", {"#767676", "9 4"}},
+                                                     {"torch-ddp", {"#000000", "9 4"}},
+                                                     {"torch-post-local-sgd", {"#b07500", "9 4"}},
+                                                     {"torchft-local-sgd", {"#3a95d0", "9 4"}},
+                                                     {"torchft-diloco", {"#b5508a", "9 4"}},
+                                                     {"torchft-diloco-overlap", {"#0072b2", "9 4"}},
+                                                     {"torchft-streaming", {"#009e73", "9 4"}}};
+  Look look = kLooks.at(item.peer() ? item.label : item.strategy);
+  if (!item.wire.empty()) look.dashes = "2 3";
+  return look;
 }
 
-Series series_of(const Item& item, std::size_t index) {
-  const Look look = look_of(item, index);
+Series series_of(const Item& item) {
+  const Look look = look_of(item);
   return {
       .label = item.label, .colour = look.colour, .dashes = look.dashes, .width = item.strategy == "co2" ? 3.0 : 1.8};
 }
@@ -81,7 +82,7 @@ Panel throughput(const LabOptions& options, const std::vector<Table>& tables, co
   const auto places = places_of(options.scenarios, panel.x);
   double highest = 1;
   for (std::size_t item = 0; item < options.items.size(); ++item) {
-    Series series = series_of(options.items[item], item);
+    Series series = series_of(options.items[item]);
     series.markers = true;
     for (const Table& table : tables) {
       for (const Row& row : table.rows) {
@@ -150,7 +151,7 @@ Panel losses(const LabOptions& options, const std::vector<RunRecord>& records, c
       return record.scenario == scenario && record.item == item && record.figures;
     });
     if (run == records.end()) continue;
-    Series series = series_of(options.items[item], item);
+    Series series = series_of(options.items[item]);
     for (const CurvePoint& point : run->figures->curve) series.points.push_back({point.seconds, point.loss});
     panel.series.push_back(std::move(series));
   }

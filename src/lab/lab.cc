@@ -2,12 +2,13 @@
 
 #include <co2/error.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
 
-#include "cli/signal_queue.h"
 #include "lab/chart.h"
 #include "lab/no_namespaces.h"
 #include "lab/peers.h"
@@ -16,8 +17,11 @@
 #include "lab/status_line.h"
 #include "lab/table.h"
 #include "lab/tool.h"
+#include "processes/signal_queue.h"
 #include "train/data/corpus.h"
 #include "train/files.h"
+#include "train/human.h"
+#include "train/run_files.h"
 
 namespace co2::lab {
 
@@ -28,8 +32,13 @@ class Lab {
   explicit Lab(LabOptions options) : options_(std::move(options)) {}
 
   int run() {
-    prepare();
-    const cli::SignalQueue signals;
+    const processes::SignalQueue signals;
+    try {
+      prepare(signals);
+    } catch (const Stopped& stopped) {
+      fmt::print(stderr, "{} before the first run\n", stopped.what());
+      return stopped.exit_code();
+    }
     StatusLine status(kinds());
     for (std::size_t scenario = 0; scenario < options_.scenarios.size() && stopped_by_ == 0; ++scenario) {
       for (int repeat = 0; repeat < options_.repeats && stopped_by_ == 0; ++repeat) {
@@ -51,24 +60,45 @@ class Lab {
 
  private:
   /// Everything that needs the machine's network or may be wrong with the options, before the first run.
-  void prepare() {
+  void prepare(const processes::SignalQueue& signals) {
     check_programs();
-    configure(options_.items, options_.flags);
+    configure(options_.items, options_.flags, &signals);
+    if (options_.out.empty()) options_.out = train::claim_default_folder("lab");
     train::ensure_writable(options_.out);
-    use_cached_corpus();
+    if (options_.json.empty()) options_.json = options_.out / "lab.json";
+    if (options_.svg.empty()) options_.svg = options_.out / "lab.svg";
+    check_target("--json", options_.json);
+    check_target("--svg", options_.svg);
+    use_cached_corpus(signals);
     if (has_peers()) {
       check_peers();
-      peers_.emplace();
+      peers_.emplace(signals);
       peers_->check(first_peer().config, options_.out / "peers-check");
     }
     leave_machine_network();
     Network(options_.workers).set_rates({.hosts = {Rate{1e9}}});  // proves that the kernel has all that it takes
   }
 
-  void use_cached_corpus() {
+  /// Now, and not when a run of hours is over.
+  static void check_target(const char* flag, const std::filesystem::path& file) {
+    const auto folder = std::filesystem::absolute(file).parent_path();
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (!error && access(folder.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
+    std::error_code none;  // of a file that is not there yet
+    if (!error && std::filesystem::is_directory(file, none)) error = std::make_error_code(std::errc::is_a_directory);
+    if (!error) return;
+    throw DataError(fmt::format("{} {} can't be written: {}; name another file", flag, file.string(), error.message()));
+  }
+
+  void use_cached_corpus(const processes::SignalQueue& signals) {
     const auto wanted = options_.items[0].config["corpus"].get<std::string>();
     train::CorpusContext context;
     context.say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
+    context.cancelled = [&] {
+      obey(signals);
+      return false;
+    };
     const train::Corpus corpus = train::load_corpus(wanted, context);
     // `auto` would look for it once more, where there is no way out.
     if (wanted == "auto") {
@@ -129,13 +159,12 @@ class Lab {
     return std::nullopt;
   }
 
-  void run_one(RunRecord record, const cli::SignalQueue& signals, StatusLine& status) {
+  void run_one(RunRecord record, const processes::SignalQueue& signals, StatusLine& status) {
     const Scenario& scenario = options_.scenarios[record.scenario];
     const Item& item = options_.items[record.item];
     status.begin(fmt::format("{}  {}  repeat {}/{}", scenario.text, item.label, record.repeat + 1, options_.repeats));
     try {
-      std::filesystem::remove_all(record.folder);
-      train::ensure_writable(record.folder);
+      make_empty(record.folder);
       const RunSpec spec = spec_of(record);
       Network network(options_.workers);
       network.set_rates(scenario.phases[0]);
@@ -144,7 +173,7 @@ class Lab {
       record.end = execute(spec, network, scenario, signals,
                            [&] { status.update([&] { return progress(record.folder, steps); }); });
       if (record.end.kind == RunEnd::Kind::kDone) record.figures = read_figures(record.folder);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       record.end.kind = RunEnd::Kind::kFailed;
       record.end.why = error.what();
     }
@@ -160,6 +189,13 @@ class Lab {
     save();
   }
 
+  static void make_empty(const std::filesystem::path& folder) {
+    std::error_code error;
+    std::filesystem::remove_all(folder, error);
+    if (error) throw DataError(fmt::format("can't remove the old folder {}: {}", folder.string(), error.message()));
+    train::ensure_writable(folder);
+  }
+
   RunSpec spec_of(const RunRecord& record) const {
     const Item& item = options_.items[record.item];
     nlohmann::ordered_json config = item.config;
@@ -171,7 +207,7 @@ class Lab {
     const auto config_file = record.folder / "config.json";
     train::write_atomically(config_file, config.dump(2) + "\n");
     RunSpec spec;
-    spec.environment = cli::own_environment();
+    spec.environment = processes::own_environment();
     if (item.peer()) {
       spec.command = peers_->command(item.label, config_file, record.folder);
     } else {
@@ -200,8 +236,8 @@ class Lab {
     std::string text;
     if (record.figures) {
       const Figures& figures = *record.figures;
-      text = fmt::format("{} {}/s", thousands(figures.units_per_second), figures.unit);
-      if (std::isfinite(figures.overlap())) text += fmt::format("  overlap {:.1f} %", 100 * figures.overlap());
+      text = fmt::format("{} {}/s", train::thousands(figures.units_per_second), figures.unit);
+      if (std::isfinite(figures.overlap())) text += fmt::format("  overlap {}", percent(figures.overlap()));
       text += fmt::format("  loss {:.3f}", figures.train_loss);
     } else {
       text = "FAILED: " + record.end.why;
@@ -226,16 +262,13 @@ class Lab {
   }
 
   /// After each run, so that whatever happens later, what was measured is there.
-  void save() const {
-    const auto json = options_.json.empty() ? options_.out / "lab.json" : options_.json;
-    train::write_atomically(json, report(options_, records_, tables()).dump(2) + "\n");
-  }
+  void save() const { train::write_atomically(options_.json, report(options_, records_, tables()).dump(2) + "\n"); }
 
   int finish() const {
     if (!records_.empty()) {
-      const auto svg = options_.svg.empty() ? options_.out / "lab.svg" : options_.svg;
-      train::write_atomically(svg, chart(options_, records_, tables()));
-      fmt::print("written to {}: lab.json, lab.svg, and a folder for each run\n", options_.out.string());
+      train::write_atomically(options_.svg, chart(options_, records_, tables()));
+      fmt::print("written: {}, {}, and a folder for each run in {}\n", options_.json.string(), options_.svg.string(),
+                 options_.out.string());
     }
     if (stopped_by_ != 0) return 128 + stopped_by_;
     const bool failed =

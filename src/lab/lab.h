@@ -20,7 +20,7 @@ struct LabOptions {
   int repeats = 3;
   std::optional<double> target_loss;
   std::chrono::seconds time_limit{3600};  ///< of one run
-  std::filesystem::path out;
+  std::filesystem::path out;         ///< empty: a fresh runs/lab-<time>, made when the other options turned out well
   std::filesystem::path json;        ///< empty: lab.json in `out`
   std::filesystem::path svg;         ///< empty: lab.svg in `out`
   std::vector<std::string> command;  ///< that started us, for the record
@@ -28,7 +28,7 @@ struct LabOptions {
 };
 
 /// Runs everything, prints the tables on stdout and progress on stderr, writes the files. Returns the exit code: 0, 1
-/// if a run failed, 128 + signal if it was stopped.
+/// if a run failed, 128 + signal if it was stopped, also while it prepares.
 ///
 /// Throws OptionError, ClusterError (no namespaces here), DataError.
 ///

@@ -13,9 +13,9 @@
 #include <cstring>
 #include <filesystem>
 
-#include "cli/worker_environment.h"
 #include "lab/no_namespaces.h"
 #include "lab/tool.h"
+#include "processes/worker_environment.h"
 
 namespace co2::lab {
 
@@ -103,7 +103,7 @@ Network::Network(int hosts) : home_(own_space()), rates_(static_cast<std::size_t
 }
 
 void Network::configure(int space, const std::string& program, const std::string& batch) const {
-  Tool tool{.command = {program, "-batch", "-"}, .environment = cli::as_list(cli::own_environment())};
+  Tool tool{.command = {program, "-batch", "-"}, .environment = processes::as_list(processes::own_environment())};
   tool.input = batch;
   tool.prepare = [&] {
     // Kept open, for the paths in /proc/self/fd.
@@ -111,6 +111,7 @@ void Network::configure(int space, const std::string& program, const std::string
     return setns(space, CLONE_NEWNET) == 0 ? 0 : errno;
   };
   const ToolResult result = run_tool(tool);
+  if (result.timed_out) throw ClusterError(fmt::format("{} {}", program, how_it_ended(tool, result)));
   if (result.code != 0) throw ClusterError(why_not_configured(program, batch, result.errors));
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train/human.h"
+
 namespace co2::lab {
 
 namespace {
@@ -33,11 +35,7 @@ std::string line(double x1, double y1, double x2, double y2, const std::string& 
 
 std::string number(double value) {
   if (std::abs(value) < 1e3) return fmt::format("{:g}", value);
-  std::string digits = fmt::format("{:.0f}", value);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) {
-    digits.insert(static_cast<std::size_t>(at), 1, ',');
-  }
-  return digits;
+  return train::thousands(value);
 }
 
 struct Label {

@@ -6,8 +6,8 @@
 
 #include <cstdlib>
 
-#include "cli/worker_environment.h"
 #include "lab/tool.h"
+#include "processes/worker_environment.h"
 #include "train/files.h"
 
 namespace co2::lab {
@@ -27,18 +27,19 @@ std::filesystem::path find_folder() {
                   folder.string()));
 }
 
-std::vector<std::string> environment() { return cli::as_list(cli::own_environment()); }
+std::vector<std::string> environment() { return processes::as_list(processes::own_environment()); }
 
 }  // namespace
 
-Peers::Peers() : folder_(find_folder()) {
+Peers::Peers(const processes::SignalQueue& signals) : signals_(signals), folder_(find_folder()) {
   Tool tool{.command = {folder_ / "setup"}, .environment = environment()};
   tool.timeout = kSetupTime;
   tool.show_errors = true;
+  tool.signals = &signals_;
   const ToolResult result = run_tool(tool);
   python_ = last_lines(result.output, 1);
   if (result.code != 0 || python_.empty()) {
-    throw DataError(fmt::format("{} failed with exit code {}: {}", (folder_ / "setup").string(), result.code,
+    throw DataError(fmt::format("{} {}: {}", (folder_ / "setup").string(), how_it_ended(tool, result),
                                 last_lines(result.output, 3)));
   }
 }
@@ -50,9 +51,11 @@ void Peers::check(const nlohmann::ordered_json& config, const std::filesystem::p
                         "--co2", fmt::format("/proc/{}/exe", getpid())},
             .environment = environment()};
   tool.timeout = kCheckTime;
+  tool.signals = &signals_;
   const ToolResult result = run_tool(tool);
   if (result.code == 0) return;
-  throw DataError(fmt::format("the check that the peers train our model failed, so that nothing can be compared: {}",
+  throw DataError(fmt::format("the check that the peers train our model {}, so that nothing can be compared: {}",
+                              result.timed_out ? how_it_ended(tool, result) : "failed",
                               last_lines(result.output + result.errors, 8)));
 }
 

@@ -9,8 +9,9 @@
 #include <array>
 #include <charconv>
 
-#include "cli/worker_environment.h"
+#include "lab/split.h"
 #include "lab/tool.h"
+#include "processes/worker_environment.h"
 #include "sync/closest_name.h"
 
 namespace co2::lab {
@@ -19,16 +20,6 @@ namespace {
 
 constexpr std::array kTorch{"torch-none", "torch-ddp", "torch-post-local-sgd"};
 constexpr std::array kTorchft{"torchft-local-sgd", "torchft-diloco", "torchft-diloco-overlap", "torchft-streaming"};
-
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> parts;
-  for (;;) {
-    const auto comma = text.find(',');
-    parts.emplace_back(text.substr(0, comma));
-    if (comma == std::string::npos) return parts;
-    text.remove_prefix(comma + 1);
-  }
-}
 
 long parse_steps(std::string_view text, const std::string& item) {
   long steps = 0;
@@ -62,18 +53,21 @@ void add(std::vector<Item>& items, Item item, const char* flag) {
   items.push_back(std::move(item));
 }
 
-cli::Environment outside_of_any_job() {
-  cli::Environment variables = cli::own_environment();
+processes::Environment outside_of_any_job() {
+  processes::Environment variables = processes::own_environment();
   for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     variables.erase(name);
   }
   return variables;
 }
 
-nlohmann::ordered_json train_config(const std::vector<std::string>& flags) {
-  Tool tool{.command = {kOwnProgram, "train", "--print-config"}, .environment = cli::as_list(outside_of_any_job())};
+nlohmann::ordered_json train_config(const std::vector<std::string>& flags, const processes::SignalQueue* signals) {
+  Tool tool{.command = {kOwnProgram, "train", "--print-config"},
+            .environment = processes::as_list(outside_of_any_job())};
   tool.command.insert(tool.command.end(), flags.begin(), flags.end());
+  tool.signals = signals;
   const ToolResult result = run_tool(tool);
+  if (result.timed_out) throw Error(fmt::format("co2 train --print-config {}", how_it_ended(tool, result)), 1);
   if (result.code != 0) {
     std::string message = last_lines(result.errors, 3);
     constexpr std::string_view kPrefix = "co2: error: ";
@@ -91,7 +85,7 @@ std::vector<Item> parse_strategies(std::string_view text) {
     for (const Strategy strategy : all_strategies()) items.push_back(parse_item(std::string(name(strategy))));
     return items;
   }
-  for (const std::string& part : split(text)) add(items, parse_item(part), "--strategies");
+  for (const std::string_view part : split(text, ',')) add(items, parse_item(std::string(part)), "--strategies");
   return items;
 }
 
@@ -104,7 +98,8 @@ std::vector<Item> parse_peers(std::string_view text) {
   const auto add_all = [&](const auto& names) {
     for (const char* name : names) add(items, Item{.label = name}, "--peers");
   };
-  for (const std::string& part : split(text)) {
+  for (const std::string_view name : split(text, ',')) {
+    const std::string part(name);
     if (part == "torch") {
       add_all(kTorch);
     } else if (part == "torchft") {
@@ -135,13 +130,13 @@ void check_train_flags(const std::vector<std::string>& flags) {
   }
 }
 
-void configure(std::vector<Item>& items, const std::vector<std::string>& flags) {
+void configure(std::vector<Item>& items, const std::vector<std::string>& flags, const processes::SignalQueue* signals) {
   for (Item& item : items) {
     std::vector<std::string> all = flags;
     all.insert(all.end(), {"--strategy", item.peer() ? "co2" : item.strategy});
     if (!item.wire.empty()) all.insert(all.end(), {"--wire", item.wire});
     if (item.steps) all.insert(all.end(), {"--steps", std::to_string(*item.steps)});
-    item.config = train_config(all);
+    item.config = train_config(all, signals);
   }
 }
 

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "processes/signal_queue.h"
+
 namespace co2::lab {
 
 /// A row of the table: what is run at every rate.
@@ -27,8 +29,9 @@ std::vector<Item> parse_peers(std::string_view text);
 
 /// Gives every item of co2 its configuration, by asking `co2 train --print-config` with `flags` and what the item
 /// itself adds: whatever co2 train would refuse is refused here, before anything runs. Peers get that of `co2`.
-/// Throws OptionError with co2 train's own message.
-void configure(std::vector<Item>& items, const std::vector<std::string>& flags);
+/// Throws OptionError with co2 train's own message, Stopped at one of `signals`.
+void configure(std::vector<Item>& items, const std::vector<std::string>& flags,
+               const processes::SignalQueue* signals = nullptr);
 
 /// Throws OptionError for a flag of co2 train that the lab sets itself.
 void check_train_flags(const std::vector<std::string>& flags);

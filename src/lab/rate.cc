@@ -9,6 +9,8 @@
 #include <charconv>
 #include <optional>
 
+#include "lab/split.h"
+
 namespace co2::lab {
 
 namespace {
@@ -24,16 +26,6 @@ struct Unit {
 };
 constexpr std::array<Unit, 4> kRateUnits{{{"gbit", 1e9}, {"mbit", 1e6}, {"kbit", 1e3}, {"bit", 1}}};
 constexpr std::array<Unit, 3> kTimeUnits{{{"ms", 1e-3}, {"s", 1}, {"min", 60}}};
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const auto at = text.find(separator);
-    parts.push_back(text.substr(0, at));
-    if (at == std::string::npos) return parts;
-    text.remove_prefix(at + 1);
-  }
-}
 
 std::string lower(std::string_view text) {
   std::string result(text);

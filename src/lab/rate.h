@@ -28,7 +28,6 @@ struct Scenario {
 
   /// The same rate for every host, from beginning to end.
   bool constant() const { return phases.size() == 1 && phases[0].hosts.size() == 1; }
-  Rate rate() const { return phases[0].hosts[0]; }
   Rate slowest() const;             ///< of all hosts and phases
   std::string folder_name() const;  ///< the text without characters that mean something in a path
 };

@@ -6,9 +6,8 @@
 
 #include <cmath>
 #include <ctime>
-#include <fstream>
 
-#include "cli/placement.h"
+#include "processes/placement.h"
 
 namespace co2::lab {
 
@@ -25,23 +24,13 @@ Json to_json(const std::optional<int>& number) { return number ? Json(*number) :
 
 Json to_json(const Rate& rate) { return rate.unlimited() ? Json(nullptr) : Json(rate.bits_per_second); }
 
-std::string processor() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(file, line)) {
-    const auto colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown";
-}
-
 Json machine() {
   utsname system{};
   uname(&system);
   struct sysinfo info {};
   sysinfo(&info);
-  return {{"processor", processor()},
-          {"cores", cli::format_cores(cli::usable_cores())},
+  return {{"processor", processes::processor_name()},
+          {"cores", processes::format_cores(processes::usable_cores())},
           {"memory_bytes", static_cast<std::uint64_t>(info.totalram) * info.mem_unit},
           {"kernel", std::string(system.sysname) + " " + system.release}};
 }
@@ -80,6 +69,7 @@ Json to_json(const RunRecord& record, const LabOptions& options) {
   const Figures& figures = *record.figures;  // NaN becomes null
   json.update(Json{{"units_per_second", figures.units_per_second},
                    {"training_seconds", figures.training_seconds},
+                   {"final_exchange_seconds", figures.final_exchange_seconds},
                    {"steps", figures.steps},
                    {"transfer_seconds", figures.transfer_seconds},
                    {"exposed_seconds", figures.exposed_seconds},

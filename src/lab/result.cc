@@ -28,7 +28,7 @@ std::optional<int> whole(const json& object, const char* key) {
 
 struct Line {
   double step = 0;
-  double seconds = 0;
+  double seconds = 0;    // of training
   double loss_step = 0;  // the last step that the loss is about
   double loss = Figures::kUnknown;
 };
@@ -66,19 +66,10 @@ std::vector<CurvePoint> smooth(const std::vector<Line>& lines, double steps) {
   return curve;
 }
 
-/// When training began, on the wall clock of the metrics, which also covers the evaluation before it: the first line's
-/// throughput is that of all steps before it.
-double beginning(const json& first, const Line& line, const std::string& unit, double units_per_step) {
-  const double seconds = line.loss_step * units_per_step / number(first, (unit + "_per_second").c_str());
-  return std::isfinite(seconds) ? std::max(0.0, line.seconds - seconds) : 0;
-}
-
-std::vector<Line> read_lines(const std::filesystem::path& path, const std::string& unit, double units_per_step,
-                             std::string& last) {
+std::vector<Line> read_lines(const std::filesystem::path& path, std::string& last) {
   std::istringstream stream(train::read_file(path));
   std::vector<Line> lines;
   std::string text;
-  double begin = 0;
   while (std::getline(stream, text)) {
     const json object = json::parse(text, nullptr, false);
     if (!object.is_object()) throw DataError(fmt::format("{}: '{}' is no line of metrics", path.string(), text));
@@ -86,11 +77,9 @@ std::vector<Line> read_lines(const std::filesystem::path& path, const std::strin
     Line line;
     line.step = number(object, "step");
     line.loss_step = object.contains("train_loss_step") ? number(object, "train_loss_step") : line.step;
-    line.seconds = number(object, "wall_seconds");
+    line.seconds = number(object, "training_seconds");
     line.loss = number(object, "train_loss");
     if (!std::isfinite(line.step) || !std::isfinite(line.seconds)) continue;
-    if (lines.empty()) begin = beginning(object, line, unit, units_per_step);
-    line.seconds -= begin;
     lines.push_back(line);
   }
   return lines;
@@ -111,6 +100,7 @@ Figures read_figures(const std::filesystem::path& folder) {
   Figures figures;
   figures.units_per_second = number(summary, "units_per_second");
   figures.training_seconds = number(summary, "training_seconds");
+  figures.final_exchange_seconds = number(summary, "final_exchange_seconds");
   figures.steps = summary.value("steps", 0L);
   figures.transfer_seconds = number(summary, "transfer_seconds");
   figures.exposed_seconds = number(summary, "exposed_seconds");
@@ -128,8 +118,7 @@ Figures read_figures(const std::filesystem::path& folder) {
     throw DataError(fmt::format("{} has no units_per_second or no steps", (folder / "summary.json").string()));
   }
   std::string last;
-  const auto lines =
-      read_lines(folder / "metrics.jsonl", figures.unit, figures.per_step(number(summary, "units")), last);
+  const auto lines = read_lines(folder / "metrics.jsonl", last);
   figures.curve = smooth(lines, static_cast<double>(figures.steps));
   // The recipe is what the run began with; the number of local steps may have been adapted since.
   if (figures.local_steps && !last.empty()) {

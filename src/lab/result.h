@@ -21,8 +21,9 @@ struct CurvePoint {
 struct Figures {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-  double units_per_second = kUnknown;  ///< over all workers
-  double training_seconds = kUnknown;
+  double units_per_second = kUnknown;        ///< over all workers
+  double training_seconds = kUnknown;        ///< without evaluations and the final exchange
+  double final_exchange_seconds = kUnknown;  ///< after the last step: all workers take the average
   long steps = 0;
   double transfer_seconds = kUnknown;
   double exposed_seconds = kUnknown;

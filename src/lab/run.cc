@@ -14,9 +14,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "cli/child_process.h"
-#include "cli/placement.h"
 #include "lab/tool.h"
+#include "processes/child_process.h"
+#include "processes/placement.h"
 #include "train/files.h"
 
 namespace co2::lab {
@@ -61,7 +61,7 @@ class PhaseClock {
 
 class Execution {
  public:
-  Execution(const RunSpec& spec, Network& network, const Scenario& scenario, const cli::SignalQueue& signals)
+  Execution(const RunSpec& spec, Network& network, const Scenario& scenario, const processes::SignalQueue& signals)
       : spec_(spec), network_(network), scenario_(scenario), signals_(signals), clock_(spec.folder / "metrics.jsonl") {}
   ~Execution() { end_all(); }
   Execution(const Execution&) = delete;
@@ -69,7 +69,7 @@ class Execution {
 
   RunEnd run(const std::function<void()>& tick) {
     begin_ = Clock::now();
-    const auto shares = cli::place(network_.size(), cli::usable_cores(), spec_.threads, spec_.pin);
+    const auto shares = processes::place(network_.size(), processes::usable_cores(), spec_.threads, spec_.pin);
     for (int rank = 0; rank < network_.size(); ++rank) start(rank, shares[static_cast<std::size_t>(rank)]);
     while (running() && end_.kind == RunEnd::Kind::kDone) {
       pollfd wake{.fd = signals_.fd(), .events = POLLIN, .revents = 0};
@@ -78,7 +78,7 @@ class Execution {
       reap();
       follow_scenario();
       if (Clock::now() - begin_ > spec_.time_limit) {
-        fail(fmt::format("took longer than {} s (--time-limit)", spec_.time_limit.count()), 0);
+        fail(with_log(fmt::format("took longer than {} s (--time-limit)", spec_.time_limit.count()), 0));
       }
       tick();
     }
@@ -88,8 +88,8 @@ class Execution {
   }
 
  private:
-  void start(int rank, const cli::CoreShare& share) {
-    cli::Environment variables = spec_.environment;
+  void start(int rank, const processes::CoreShare& share) {
+    processes::Environment variables = spec_.environment;
     variables["RANK"] = std::to_string(rank);
     variables["WORLD_SIZE"] = std::to_string(network_.size());
     variables["LOCAL_RANK"] = "0";
@@ -98,56 +98,67 @@ class Execution {
     variables["MASTER_PORT"] = std::to_string(kPort);
     variables["GLOO_SOCKET_IFNAME"] = variables["TP_SOCKET_IFNAME"] = Network::kInterface;
     variables["CO2_LAUNCHER"] = "co2";
-    variables["CO2_CORES"] = cli::format_cores(share.cores);
-    // As co2 train does: what the user set for OpenMP or MKL stays, unless the number was given as an option.
-    if (spec_.threads > 0 || (!variables.contains("OMP_NUM_THREADS") && !variables.contains("MKL_NUM_THREADS"))) {
-      variables["OMP_NUM_THREADS"] = variables["MKL_NUM_THREADS"] = std::to_string(share.threads);
-    }
+    variables["CO2_CORES"] = processes::format_cores(share.cores);
+    processes::set_threads(variables, spec_.threads, share);
     const Descriptor input(open("/dev/null", O_RDONLY | O_CLOEXEC));
     const std::string log_path = log_of(spec_, rank);
     const Descriptor log(open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
     if (log.get() < 0) throw DataError(fmt::format("can't write {}: {}", log_path, std::strerror(errno)));
-    cli::ChildSpec child;
+    processes::ChildSpec child;
     child.command = spec_.command;
-    child.environment = cli::as_list(variables);
+    child.environment = processes::as_list(variables);
     if (spec_.pin) child.cores = share.cores;
     child.standard[0] = input.get();
     child.standard[1] = child.standard[2] = log.get();
     child.signal_mask = signals_.old_mask();
     child.prepare = [this, rank] { return network_.enter(rank); };
-    workers_.push_back(cli::start_child(child));
+    workers_.push_back(processes::start_child(child));
   }
 
   bool running() const {
     return std::any_of(workers_.begin(), workers_.end(), [](pid_t pid) { return pid > 0; });
   }
 
+  /// When one worker ends, the others fail for lack of it. So of those that have ended since we looked last, one that
+  /// was killed is the cause, and not one that complains about it.
   void reap() {
+    struct Failure {
+      int rank;
+      int status;
+    };
+    std::optional<Failure> cause;
     for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
       int status = 0;
       if (workers_[rank] <= 0 || waitpid(workers_[rank], &status, WNOHANG) <= 0) continue;
       workers_[rank] = 0;
       if (status == 0) continue;
-      fail(WIFSIGNALED(status) ? fmt::format("worker {} was killed by signal {} ({})", rank, WTERMSIG(status),
-                                             strsignal(WTERMSIG(status)))
-                               : fmt::format("worker {} ended with exit code {}", rank, WEXITSTATUS(status)),
-           static_cast<int>(rank));
+      if (!cause || (WIFSIGNALED(status) && !WIFSIGNALED(cause->status))) cause = {static_cast<int>(rank), status};
     }
+    if (!cause) return;
+    const auto [rank, status] = *cause;
+    fail(with_log(WIFSIGNALED(status) ? fmt::format("worker {} was killed by signal {} ({})", rank, WTERMSIG(status),
+                                                    strsignal(WTERMSIG(status)))
+                                      : fmt::format("worker {} ended with exit code {}", rank, WEXITSTATUS(status)),
+                  rank));
   }
 
-  void fail(const std::string& what, int rank) {
+  void fail(const std::string& why) {
     if (end_.kind != RunEnd::Kind::kDone) return;  // the first cause is the one to tell
     end_.kind = RunEnd::Kind::kFailed;
+    end_.why = why;
+  }
+
+  std::string with_log(const std::string& what, int rank) const {
     const auto log = log_of(spec_, rank);
-    end_.why = fmt::format("{}. The end of {}:\n{}", what, log.string(), last_lines(train::read_file(log), kLogLines));
+    return fmt::format("{}. The end of {}:\n{}", what, log.string(), last_lines(train::read_file(log), kLogLines));
   }
 
   void on_signal(int signal) {
     if (signal == SIGCHLD) return;
-    if (signal == SIGTSTP) {  // the workers are in process groups of their own: they stop and go on through us
-      signal_all(SIGSTOP);
+    if (signal == SIGTSTP) {
+      signal_all(SIGSTOP);  // they are in process groups of their own: Ctrl-Z reaches them through us
       kill(getpid(), SIGSTOP);
-      signal_all(SIGCONT);
+      fail("was suspended (Ctrl-Z), and its clocks went on meanwhile: its figures would mean nothing");
       return;
     }
     end_.kind = RunEnd::Kind::kStopped;
@@ -183,7 +194,7 @@ class Execution {
   const RunSpec& spec_;
   Network& network_;
   const Scenario& scenario_;
-  const cli::SignalQueue& signals_;
+  const processes::SignalQueue& signals_;
   PhaseClock clock_;
   Clock::time_point begin_;
   std::vector<pid_t> workers_;  // by rank; 0 once it has ended
@@ -194,7 +205,7 @@ class Execution {
 
 }  // namespace
 
-RunEnd execute(const RunSpec& spec, Network& network, const Scenario& scenario, const cli::SignalQueue& signals,
+RunEnd execute(const RunSpec& spec, Network& network, const Scenario& scenario, const processes::SignalQueue& signals,
                const std::function<void()>& tick) {
   return Execution(spec, network, scenario, signals).run(tick);
 }

@@ -6,18 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "cli/signal_queue.h"
-#include "cli/worker_environment.h"
 #include "lab/network.h"
+#include "processes/signal_queue.h"
+#include "processes/worker_environment.h"
 
 namespace co2::lab {
 
 /// One training: the same command on every host, which finds its place in the environment (RANK and the like).
 struct RunSpec {
   std::vector<std::string> command;
-  cli::Environment environment;  ///< for all; start_workers() adds what differs
-  std::filesystem::path folder;  ///< of the results; the workers' logs go there too
-  int threads = 0;               ///< per worker; 0: its share of the cores
+  processes::Environment environment;  ///< for all; execute() adds what differs
+  std::filesystem::path folder;        ///< of the results; the workers' logs go there too
+  int threads = 0;                     ///< per worker; 0: its share of the cores
   bool pin = true;
   std::chrono::seconds time_limit{3600};
 };
@@ -39,7 +39,7 @@ struct RunEnd {
 
 /// Runs it to its end on `network`, whose rates follow the scenario. When it returns, no process is left in the
 /// network. `tick` is called about ten times a second. The first signal to stop, from `signals`, ends the run.
-RunEnd execute(const RunSpec& spec, Network& network, const Scenario& scenario, const cli::SignalQueue& signals,
+RunEnd execute(const RunSpec& spec, Network& network, const Scenario& scenario, const processes::SignalQueue& signals,
                const std::function<void()>& tick);
 
 }  // namespace co2::lab

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <functional>
 
+#include "train/human.h"
+
 namespace co2::lab {
 
 namespace {
@@ -22,20 +24,19 @@ std::string in(const char* format, double value) {
 
 std::string speed(const Spread& spread) {
   if (spread.count == 0) return "-";
-  if (spread.count == 1) return thousands(spread.median);
-  return fmt::format("{} ±{:.1f} %", thousands(spread.median), 100 * spread.half_range() / spread.median);
+  if (spread.count == 1) return train::thousands(spread.median);
+  return fmt::format("{} ±{:.1f} %", train::thousands(spread.median), 100 * spread.half_range() / spread.median);
 }
 
-std::string bytes(double value) {
-  if (!std::isfinite(value)) return "-";
-  if (value >= 1e6) return fmt::format("{:.2f} MB", value / 1e6);
-  if (value >= 1e3) return fmt::format("{:.1f} kB", value / 1e3);
-  return fmt::format("{:.0f} B", value);
-}
+std::string bytes(double value) { return std::isfinite(value) ? train::human_bytes(value) : "-"; }
 
-// Cut rather than rounded: 100 % means that nothing was exposed.
-std::string percent(double share) {
-  return std::isfinite(share) ? fmt::format("{:.1f} %", std::floor(1000 * share) / 10) : "-";
+std::string plural(int count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
+
+/// Of the item that came farthest: whoever ended the lab did not let it do all.
+int most_runs(const Table& table) {
+  int most = 0;
+  for (const Row& row : table.rows) most = std::max(most, row.runs());
+  return most;
 }
 
 std::string count(const std::optional<int>& number) { return number ? std::to_string(*number) : "-"; }
@@ -66,17 +67,15 @@ std::vector<Column> columns(const Table& table, const std::vector<Item>& items) 
 
 }  // namespace
 
-std::string thousands(double value) {
-  std::string text = fmt::format("{:.0f}", value);
-  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3) {
-    text.insert(static_cast<std::size_t>(at), 1, ',');
-  }
-  return text;
+std::string percent(double share) {
+  return std::isfinite(share) ? fmt::format("{:.1f} %", std::floor(1000 * share) / 10) : "-";
 }
 
 std::string format_table(const Table& table, const Scenario& scenario, const std::vector<Item>& items, int repeats) {
-  std::string text = fmt::format("{}; median of {} repeat{}; transfer, exposed and sent are per worker and step\n",
-                                 scenario.text, repeats, repeats == 1 ? "" : "s");
+  const int most = most_runs(table);
+  std::string text =
+      fmt::format("{}; median of {}{}; transfer, exposed and sent are per worker and step\n", scenario.text,
+                  most < repeats ? fmt::format("{} of ", most) : "", plural(repeats, "repeat"));
   const auto all = columns(table, items);
   std::vector<std::size_t> widths;
   for (const Column& column : all) {
@@ -97,8 +96,9 @@ std::string format_table(const Table& table, const Scenario& scenario, const std
     line([&](const Column& column) { return column.cell(row); });
   }
   for (const Row& row : table.rows) {
-    if (row.failed > 0)
-      text += fmt::format("  {}: {} of {} runs failed\n", items[row.item].label, row.failed, row.failed + row.done);
+    const std::string& label = items[row.item].label;
+    if (row.failed > 0) text += fmt::format("  {}: {} of {} runs failed\n", label, row.failed, row.runs());
+    if (row.runs() < most) text += fmt::format("  {}: only {}\n", label, plural(row.runs(), "run"));
   }
   return text;
 }

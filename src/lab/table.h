@@ -7,13 +7,13 @@
 
 namespace co2::lab {
 
-/// For people: a heading, aligned columns, what failed. Ends with a line end.
+/// For people: a heading, aligned columns, what failed or is missing of `repeats`. Ends with a line end.
 std::string format_table(const Table& table, const Scenario& scenario, const std::vector<Item>& items, int repeats);
 
 /// "asked 100 Mbit/s, measured 95.6 and 95.5 Mbit/s"; what is off is said.
 std::string format_links(const std::vector<LinkCheck>& links);
 
-/// 12345.6 as "12,346".
-std::string thousands(double value);
+/// 0.9996 as "99.9 %": cut rather than rounded, so that 100 % means all of it. "-" if it is not known.
+std::string percent(double share);
 
 }  // namespace co2::lab

@@ -18,7 +18,6 @@ class BufferAverage {
   BufferAverage(std::shared_ptr<Communicator> communicator, const std::vector<at::Tensor>& buffers, Trace& trace);
 
   void launch(std::int64_t round);
-  bool in_flight() const { return !works_.empty(); }
   void apply();
   void abandon() noexcept;
 

@@ -14,25 +14,24 @@ namespace {
 std::int64_t buffer_bytes(const Message& message) { return bytes_of(message.payload) + bytes_of(message.sent); }
 }  // namespace
 
-Message MessagePool::take(std::int64_t numel) {
-  const auto fits = std::find_if(free_.begin(), free_.end(), [&](const auto& entry) { return entry.first == numel; });
-  if (fits != free_.end()) {
-    Message message = std::move(fits->second);
-    free_.erase(fits);
+Message MessagePool::take() {
+  if (!free_.empty()) {
+    Message message = std::move(free_.back());
+    free_.pop_back();
     return message;
   }
-  Message message = wire_.allocate(numel, with_sent_);
+  Message message = wire_.allocate(numel_, with_sent_);
   bytes_.add(buffer_bytes(message));
   return message;
 }
 
-void MessagePool::give_back(std::int64_t numel, Message message) {
+void MessagePool::give_back(Message message) {
   message.works.clear();
-  free_.emplace_back(numel, std::move(message));
+  free_.push_back(std::move(message));
 }
 
 void MessagePool::release() {
-  for (const auto& [numel, message] : free_) bytes_.remove(buffer_bytes(message));
+  for (const Message& message : free_) bytes_.remove(buffer_bytes(message));
   free_.clear();
 }
 
@@ -49,7 +48,7 @@ Fragment::Fragment(int index, const Recipe& recipe, const Range& where, const at
 void Fragment::launch(const WireFormat& wire, MessagePool& pool, const std::vector<double>& rates,
                       std::int64_t apply_step, std::int64_t round) {
   InFlight exchange;
-  exchange.message = pool.take(numel());
+  exchange.message = pool.take();
   exchange.rates = rates;
   exchange.apply_step = apply_step;
   exchange.round = round;
@@ -90,11 +89,12 @@ double Fragment::momentum_scale(const InFlight& exchange, const WireFormat::Sum&
   return norm > recipe_.clip ? recipe_.clip / norm : 1;
 }
 
-void Fragment::apply(const WireFormat& wire, MessagePool& pool, const std::vector<double>& rates, Trace& trace,
-                     bool finishing) {
+TransferTime Fragment::apply(const WireFormat& wire, MessagePool& pool, const std::vector<double>& rates, Trace& trace,
+                             bool finishing) {
   InFlight& oldest = in_flight_.front();
   // Nothing has been changed if this throws.
-  wait_for_transfer(oldest.message.works, oldest.message.bytes, oldest.round, index_, trace);
+  const TransferTime on_the_wire =
+      wait_for_transfer(oldest.message.works, oldest.message.bytes, oldest.round, index_, trace);
 
   const Clock::time_point begin = Clock::now();
   const WireFormat::Sum sum = wire.sum(oldest.message);
@@ -128,11 +128,12 @@ void Fragment::apply(const WireFormat& wire, MessagePool& pool, const std::vecto
                                  part.live, move, want_norm);
   }
   const std::int64_t round = oldest.round;
+  pool.give_back(std::move(oldest.message));
+  in_flight_.pop_front();  // before anything that may throw: it must not be applied again
   if (want_norm) squared_move = island_sum_(squared_move);
-  pool.give_back(numel(), std::move(oldest.message));
-  in_flight_.pop_front();
   for (InFlight& younger : in_flight_) younger.moved = std::sqrt(squared_move);
   trace.record({SpanKind::kOuter, begin, Clock::now(), round, index_, 0});
+  return on_the_wire;
 }
 
 void Fragment::abandon() noexcept {

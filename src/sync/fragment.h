@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/buckets.h"
+#include "comm/transfer.h"
 #include "sync/wire_format.h"
 #include "trace/bytes.h"
 
@@ -17,9 +18,11 @@ namespace co2 {
 /// Buffers for messages that go round: taken at a launch, given back at the apply.
 class MessagePool {
  public:
-  MessagePool(const WireFormat& wire, bool with_sent) : wire_(wire), with_sent_(with_sent) {}
-  Message take(std::int64_t numel);
-  void give_back(std::int64_t numel, Message message);
+  /// For fragments of at most `numel` elements: their sizes differ a little, and all of them use the same buffers.
+  MessagePool(const WireFormat& wire, std::int64_t numel, bool with_sent)
+      : wire_(wire), numel_(numel), with_sent_(with_sent) {}
+  Message take();
+  void give_back(Message message);
   /// Frees the buffers that nobody has taken.
   void release();
   /// The most that it has held at once.
@@ -27,9 +30,10 @@ class MessagePool {
 
  private:
   const WireFormat& wire_;
+  const std::int64_t numel_;
   const bool with_sent_;
   PeakBytes bytes_;
-  std::vector<std::pair<std::int64_t, Message>> free_;  ///< with the size of the fragment that each one fits
+  std::vector<Message> free_;
 };
 
 /// One fragment of the model, or of this worker's shard of it: its views of the buffers, and its exchanges in flight.
@@ -62,9 +66,10 @@ class Fragment {
   std::int64_t oldest_apply_step() const { return in_flight_.front().apply_step; }
 
   /// Waits for the oldest exchange in flight, moves the consensus by it and restarts the live parameters. `finishing`:
-  /// the steps since the launch will not be exchanged any more, so no restart may drop them.
-  void apply(const WireFormat& wire, MessagePool& pool, const std::vector<double>& rates, Trace& trace,
-             bool finishing = false);
+  /// the steps since the launch will not be exchanged any more, so no restart may drop them. Returns when the exchange
+  /// was on the wire.
+  TransferTime apply(const WireFormat& wire, MessagePool& pool, const std::vector<double>& rates, Trace& trace,
+                     bool finishing = false);
 
   /// Waits for everything in flight and drops it; never throws.
   void abandon() noexcept;

@@ -49,6 +49,10 @@ void PaceMeter::probe() {
   const at::Tensor nothing = at::zeros({1});
   latency_ = timed_all_reduce(*data_, nothing);
   for (int i = 0; i < 4; ++i) latency_ = std::min(latency_, timed_all_reduce(*data_, nothing));
+  // With islands there are several groups that exchange, and all workers must make the same plan.
+  const at::Tensor highest = at::full({1}, latency_, at::kDouble);
+  control_->all_reduce(highest, ReduceOp::kMax)->wait();
+  latency_ = highest.item<double>();
 
   const std::int64_t model_bytes = elements_ * element_bytes_;
   const std::int64_t bytes = std::min(model_bytes, kProbeBytes);
@@ -82,7 +86,7 @@ void PaceMeter::launch() {
 
   const Clock::time_point now = Clock::now();
   const double elapsed = seconds(std::exchange(launched_, now), now);
-  const double transfer = trace_.total().transfer_seconds;
+  const double transfer = on_the_wire_.seconds();
   const double outer = trace_.seconds(SpanKind::kOuter);
   const double cycles_now = cycles();
   const double cycles_used = cycles_now - std::exchange(cycles_before_, cycles_now);

@@ -7,7 +7,9 @@
 #include <optional>
 #include <vector>
 
+#include "comm/transfer.h"
 #include "sync/pace_control.h"
+#include "trace/interval_union.h"
 
 namespace co2 {
 
@@ -28,7 +30,10 @@ class PaceMeter {
   double latency() const { return latency_; }
 
   void add_step(double seconds) { steps_.push_back(seconds); }
-  void add_exchanged(std::int64_t elements) { exchanged_ += elements; }
+  void add_exchange(std::int64_t elements, const TransferTime& on_the_wire) {
+    exchanged_ += elements;
+    on_the_wire_.add(on_the_wire.begin, on_the_wire.end);
+  }
 
   /// Starts to agree on what was measured since the last call: the probe's idea of an exchange at the first call.
   void launch();
@@ -49,6 +54,7 @@ class PaceMeter {
   std::optional<RoundTimes> probed_;
   std::vector<double> steps_;
   std::int64_t exchanged_ = 0;
+  IntervalUnion on_the_wire_;  // of exchanges only: the trace also has gradients of an island, and buffers
   Clock::time_point launched_;
   double transfer_before_ = 0;
   double outer_before_ = 0;

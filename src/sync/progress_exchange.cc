@@ -3,11 +3,13 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "comm/transfer.h"
+#include "comm/wire_dtype.h"
 #include "trace/bytes.h"
 
 namespace co2 {
@@ -17,12 +19,14 @@ namespace {
 // The first step of a program is slow, so a few are taken before the first plan is made.
 constexpr std::int64_t kMeasuredSteps = 4;
 
-/// Whether this worker's share of the cores is used up by its computing threads.
+/// Whether this worker's share of the cores is used up by its computing threads. Its share is what its launcher has
+/// pinned it to, or an equal part of the machine.
 bool no_core_to_spare(int workers_here) {
   cpu_set_t mask;
   CPU_ZERO(&mask);
   if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return true;
-  return CPU_COUNT(&mask) <= at::get_num_threads() * workers_here;
+  const auto equal_part = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) / workers_here;
+  return std::min(CPU_COUNT(&mask), equal_part) <= at::get_num_threads();
 }
 
 }  // namespace
@@ -42,7 +46,7 @@ ProgressExchange::ProgressExchange(const Cluster& cluster, const Island& island,
       round_{.number = 0, .begin = 0, .local_steps = recipe.local_steps, .fragments = recipe.fragments} {
   cut(recipe.fragments);
   if (!recipe_.adaptive || communicator_->size() == 1) return;
-  const std::int64_t wire_bytes = recipe.wire == Wire::kBfloat16 ? 2 : consensus_.element_size();
+  const std::int64_t wire_bytes = wire_element_bytes(recipe.wire, consensus_.scalar_type());
   // With islands the same threads carry gradients too, and nobody can tell whose cycles they are.
   const bool cycles_count = island.size() == 1 && no_core_to_spare(cluster.local_size());
   meter_ = std::make_unique<PaceMeter>(communicator_, cluster.communicator("pace"), trace_, consensus_.numel(),
@@ -57,7 +61,9 @@ ProgressExchange::~ProgressExchange() {
 
 void ProgressExchange::cut(int count) {
   std::vector<Fragment> cut_now;
+  std::int64_t largest = 0;
   for (const Range& range : shard_.fragments(count)) {
+    largest = std::max(largest, range.size());
     std::vector<Fragment::Part> parts;
     for (const Shard::Segment& segment : shard_.segments_of(range)) {
       parts.push_back({{segment.local.begin - range.begin, segment.local.end - range.begin},
@@ -83,7 +89,7 @@ void ProgressExchange::cut(int count) {
   }
   if (pool_) most_message_bytes_ = message_bytes();
   old_fragments_ = std::exchange(fragments_, std::move(cut_now));
-  old_pool_ = std::exchange(pool_, std::make_unique<MessagePool>(*wire_, recipe_.restart == Restart::kKeep));
+  old_pool_ = std::exchange(pool_, std::make_unique<MessagePool>(*wire_, largest, recipe_.restart == Restart::kKeep));
   if (old_pool_) old_pool_->release();
 }
 
@@ -155,8 +161,9 @@ void ProgressExchange::launch_what_is_due(const Round& next, const std::vector<d
   }
 }
 
+// One that failed stays due, so that whoever goes on after its error meets it again, and does not train alone unawares.
 void ProgressExchange::apply_what_is_due(const std::vector<double>& rates) {
-  const auto due = [&](const Fragment& f) { return f.in_flight() && f.oldest_apply_step() == steps_; };
+  const auto due = [&](const Fragment& f) { return f.in_flight() && f.oldest_apply_step() <= steps_; };
   for (Fragment& fragment : old_fragments_) {
     if (!due(fragment)) continue;
     apply(fragment, *old_pool_, rates, false);
@@ -168,9 +175,9 @@ void ProgressExchange::apply_what_is_due(const std::vector<double>& rates) {
 }
 
 void ProgressExchange::apply(Fragment& fragment, MessagePool& pool, const std::vector<double>& rates, bool finishing) {
-  fragment.apply(*wire_, pool, rates, trace_, finishing);
+  const TransferTime on_the_wire = fragment.apply(*wire_, pool, rates, trace_, finishing);
   changed_.push_back(fragment.where());
-  if (meter_) meter_->add_exchanged(fragment.numel());
+  if (meter_) meter_->add_exchange(fragment.numel(), on_the_wire);
 }
 
 void ProgressExchange::apply_all_in_flight(const std::vector<double>& rates) {
@@ -215,7 +222,7 @@ void ProgressExchange::finish(const std::vector<double>& rates) {
 std::int64_t ProgressExchange::state_bytes() const { return bytes_of(consensus_) + bytes_of(momentum_); }
 
 std::int64_t ProgressExchange::bytes_per_exchange() const {
-  const std::int64_t element = recipe_.wire == Wire::kBfloat16 ? 2 : consensus_.element_size();
+  const std::int64_t element = wire_element_bytes(recipe_.wire, consensus_.scalar_type());
   return communicator_->all_reduce_wire_bytes(consensus_.numel() * element);
 }
 

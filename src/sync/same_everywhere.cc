@@ -24,29 +24,38 @@ std::int64_t fingerprint(const std::string& text) {
   return result;
 }
 
-std::string describe(const FlatParameters& flat) {
+std::string describe(const std::vector<at::Tensor>& tensors) {
   std::string text;
-  for (const at::Tensor& parameter : flat.parameters()) {
-    text += fmt::format("{}[{}];", c10::toString(parameter.scalar_type()), fmt::join(parameter.sizes(), ","));
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor.defined()) {
+      text += fmt::format("{}[{}];", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ","));
+    }
   }
+  return text;
+}
+
+std::string describe(const FlatParameters& flat, const torch::nn::Module& model) {
+  std::string text = describe(flat.parameters()) + describe(model.parameters()) + describe(model.buffers());
   for (const auto& [range, group] : flat.stretches()) text += fmt::format("{}-{} {};", range.begin, range.end, group);
+  for (const Range& unit : flat.units()) text += fmt::format("{}-{};", unit.begin, unit.end);
   return text;
 }
 
 std::string describe(const Recipe& r) {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", name(r.strategy),
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", name(r.strategy),
                      r.local_steps, r.fragments, r.delay.value_or(-1), r.outer_rate, r.momentum, r.nesterov,
                      r.rate_units, r.penalty, r.clip, name(r.clip_mode), name(r.restart), r.mix, r.accumulation_steps,
                      r.bucket_bytes, r.adaptive, r.max_local_steps, r.exchange_share, name(r.wire), r.island_size,
-                     r.zero, name(r.compute));
+                     r.zero, name(r.compute), r.fixed_fragments, r.clip_is_local_steps);
 }
 
 }  // namespace
 
-void check_same_everywhere(Communicator& communicator, const FlatParameters& flat, const Recipe& recipe) {
-  constexpr std::array<std::string_view, 2> kSubjects{"model (number, shapes, dtype or groups of its parameters)",
-                                                      "options"};
-  const at::Tensor mine = at::tensor({fingerprint(describe(flat)), fingerprint(describe(recipe))}, at::kLong);
+void check_same_everywhere(Communicator& communicator, const FlatParameters& flat, const torch::nn::Module& model,
+                           const Recipe& recipe) {
+  constexpr std::array<std::string_view, 2> kSubjects{
+      "model (number, shapes, dtype or groups of its parameters, or its buffers)", "options"};
+  const at::Tensor mine = at::tensor({fingerprint(describe(flat, model)), fingerprint(describe(recipe))}, at::kLong);
   const at::Tensor all = at::empty({communicator.size() * mine.numel()}, at::kLong);
   communicator.all_gather(all, mine)->wait();
   const std::int64_t* values = all.data_ptr<std::int64_t>();
@@ -61,9 +70,17 @@ void check_same_everywhere(Communicator& communicator, const FlatParameters& fla
   }
 }
 
-void start_the_same(Communicator& communicator, const FlatParameters& flat, const torch::nn::Module& model) {
+void start_the_same(Communicator& communicator, const FlatParameters& flat, const torch::nn::Module& model,
+                    std::int64_t bucket_bytes) {
   const at::NoGradGuard no_grad;
-  communicator.broadcast(flat.data(), 0)->wait();
+  const auto broadcast = [&](const at::Tensor& tensor) {
+    const at::Tensor elements = tensor.view({-1});
+    const std::int64_t most = std::max<std::int64_t>(1, bucket_bytes / elements.element_size());
+    for (const Range& bucket : make_buckets(elements.numel(), most)) {
+      communicator.broadcast(elements.narrow(0, bucket.begin, bucket.size()), 0)->wait();
+    }
+  };
+  broadcast(flat.data());
   const auto& trained = flat.parameters();
   std::vector<at::Tensor> rest = model.buffers();
   for (const at::Tensor& parameter : model.parameters()) {
@@ -74,7 +91,7 @@ void start_the_same(Communicator& communicator, const FlatParameters& flat, cons
   for (const at::Tensor& tensor : rest) {
     if (!tensor.defined() || tensor.numel() == 0) continue;
     const at::Tensor copy = tensor.detach().contiguous();
-    communicator.broadcast(copy, 0)->wait();
+    broadcast(copy);
     tensor.detach().copy_(copy);
   }
 }

@@ -13,9 +13,12 @@ namespace co2 {
 
 /// Checks that all workers have built the same model and chosen the same options, before anything else is exchanged.
 /// Throws ClusterError that names the first rank that differs and in what.
-void check_same_everywhere(Communicator& communicator, const FlatParameters& flat, const Recipe& recipe);
+void check_same_everywhere(Communicator& communicator, const FlatParameters& flat, const torch::nn::Module& model,
+                           const Recipe& recipe);
 
-/// Gives all workers rank 0's parameters, trained ones and others, and buffers.
-void start_the_same(Communicator& communicator, const FlatParameters& flat, const torch::nn::Module& model);
+/// Gives all workers rank 0's parameters, trained ones and others, and buffers. A single collective has at most
+/// `bucket_bytes`, so that a large model over a slow network does not run into its timeout.
+void start_the_same(Communicator& communicator, const FlatParameters& flat, const torch::nn::Module& model,
+                    std::int64_t bucket_bytes);
 
 }  // namespace co2

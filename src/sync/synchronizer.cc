@@ -7,10 +7,12 @@
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
 
+#include "comm/wire_dtype.h"
 #include "flat/flat_parameters.h"
 #include "flat/shard.h"
 #include "island/forward_parameters.h"
@@ -49,6 +51,7 @@ class Synchronizer::Impl {
   std::int64_t steps_ = 0;
   std::shared_ptr<Communicator> communicator_;  // all workers
   Island island_;
+  std::vector<UnitModule*> units_;
   FlatParameters flat_;
   Shard shard_;
   // A step: backward's gradients reach the inner optimizer, it changes live parameters, the exchange between islands
@@ -58,15 +61,17 @@ class Synchronizer::Impl {
   std::unique_ptr<ProgressExchange> exchange_;  // null for `none` and `ddp`
 
  private:
-  void make_parameters(torch::nn::Module& model);
+  void make_parameters();
   void make_gradients(const torch::nn::Module& model);
   void check_samples(double samples) const;
+  void check_optimizer() const;
   void read_rates();
   std::int64_t round_now() const;  // of the step that is being taken, or was taken last
 
   torch::optim::Optimizer& optimizer_;
   std::unique_ptr<BufferAverage> buffers_;
-  std::vector<double> rates_;  // the inner rate in force, per parameter group
+  std::vector<std::size_t> group_sizes_;  // parameters that the optimizer has, per group
+  std::vector<double> rates_;             // the inner rate in force, per parameter group
   Clock::time_point last_return_ = Clock::now();
 };
 
@@ -84,22 +89,27 @@ Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch
     : recipe_(placed(resolve(options), cluster.size())),
       communicator_(cluster.communicator("data")),
       island_(cluster, recipe_.island_size, communicator_),
-      flat_(supported(optimizer), layout_for(recipe_, model)),
+      units_(recipe_.island_size > 1 ? units_of(model, optimizer) : std::vector<UnitModule*>{}),
+      flat_(supported(optimizer), layout_for(recipe_, model, units_)),
       shard_(flat_, flat_.parts() == 1 ? 0 : island_.rank()),
       optimizer_(optimizer),
       rates_(optimizer.param_groups().size(), 1.0) {
-  check_same_everywhere(*communicator_, flat_, recipe_);
-  start_the_same(*communicator_, flat_, model);
-  make_parameters(model);
+  // What may throw does it before anything is taken apart.
+  if (recipe_.exchange == Recipe::Exchange::kProgress) wire_dtype(recipe_.wire, flat_.data().scalar_type());
+  read_rates();
+  check_same_everywhere(*communicator_, flat_, model, recipe_);
+  start_the_same(*communicator_, flat_, model, recipe_.bucket_bytes);
+  make_parameters();
   make_gradients(model);
-  if (recipe_.exchange == Recipe::Exchange::kNothing && island_.size() == 1) return;
-  buffers_ = std::make_unique<BufferAverage>(communicator_, model.buffers(), trace_);
+  for (const auto& group : optimizer_.param_groups()) group_sizes_.push_back(group.params().size());
+  const auto with = recipe_.exchange == Recipe::Exchange::kNothing ? island_.inside() : communicator_;
+  if (with) buffers_ = std::make_unique<BufferAverage>(with, model.buffers(), trace_);
   if (recipe_.exchange == Recipe::Exchange::kProgress) {
     exchange_ = std::make_unique<ProgressExchange>(cluster, island_, shard_, live(), recipe_, trace_);
   }
 }
 
-void Synchronizer::Impl::make_parameters(torch::nn::Module& model) {
+void Synchronizer::Impl::make_parameters() {
   const at::NoGradGuard no_grad;
   at::ScalarType compute = flat_.data().scalar_type();
   if (recipe_.compute == Compute::kBfloat16) {
@@ -110,9 +120,9 @@ void Synchronizer::Impl::make_parameters(torch::nn::Module& model) {
     compute = at::kBFloat16;
   }
   if (recipe_.zero == 3) {
-    parameters_ = std::make_unique<ParameterUnits>(island_, flat_, shard_, compute, units_of(model), trace_);
+    parameters_ = std::make_unique<ParameterUnits>(island_, flat_, shard_, compute, units_, trace_);
   } else {
-    parameters_ = std::make_unique<WholeParameters>(island_, flat_, shard_, compute, units_of(model), trace_);
+    parameters_ = std::make_unique<WholeParameters>(island_, flat_, shard_, compute, units_, trace_);
   }
 }
 
@@ -123,7 +133,7 @@ void Synchronizer::Impl::make_gradients(const torch::nn::Module& model) {
     auto gradients = std::make_unique<ShardedGradients>(island_, flat_, shard_, live(), optimizer_,
                                                         recipe_.accumulation_steps, recipe_.zero >= 2, trace_);
     if (auto* units = dynamic_cast<ParameterUnits*>(parameters_.get())) {
-      gradients->on_unit_full([units](std::size_t unit) { units->backward_done(unit); });
+      gradients->on_gradient_of_unit([units](std::size_t unit) { units->got_gradient(unit); });
     }
     gradients_ = std::move(gradients);
   } else if (shared) {
@@ -145,7 +155,15 @@ void Synchronizer::Impl::read_rates() {
   if (!recipe_.rate_units) return;  // not every optimizer has one rate per group to tell
   const auto& groups = optimizer_.param_groups();
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    const double rate = groups[g].options().get_lr();
+    double rate = 0;
+    try {
+      rate = groups[g].options().get_lr();
+    } catch (const c10::Error&) {
+      throw OptionError(
+          fmt::format("strategy {} needs the optimizer's learning rate, which this one does not tell (its options have "
+                      "no get_lr())",
+                      name(recipe_.strategy)));
+    }
     if (rate > 0) rates_[g] = rate;
   }
 }
@@ -166,10 +184,29 @@ void Synchronizer::Impl::check_samples(double samples) const {
   }
 }
 
+/// What the optimizer trains is laid out once, when the Synchronizer is made.
+void Synchronizer::Impl::check_optimizer() const {
+  flat_.check_frozen();
+  const auto& groups = optimizer_.param_groups();
+  const bool same = std::equal(groups.begin(), groups.end(), group_sizes_.begin(), group_sizes_.end(),
+                               [](const auto& group, std::size_t size) { return group.params().size() == size; });
+  if (!same) {
+    throw OptionError(
+        "parameters were added to the optimizer, or taken from it, after the Synchronizer was made: they would not be "
+        "exchanged. Make the Synchronizer after the last change of its parameter groups");
+  }
+}
+
 void Synchronizer::Impl::step(double samples) {
   check_samples(samples);
+  check_optimizer();
   const std::int64_t round = round_now();
-  if (gradients_->averaged()) trace_.record({SpanKind::kCompute, last_return_, Clock::now(), round, -1, 0});
+  Clock::duration computing{0};
+  if (gradients_->averaged()) {
+    const Clock::time_point backward_over = Clock::now();
+    computing = backward_over - last_return_;
+    trace_.record({SpanKind::kCompute, last_return_, backward_over, round, -1, 0});
+  }
   gradients_->finish(round);
   if (gradients_->averaged()) last_return_ = Clock::now();
   if (before_inner_step_) before_inner_step_();
@@ -180,12 +217,11 @@ void Synchronizer::Impl::step(double samples) {
   trace_.record({SpanKind::kCompute, last_return_, computed, round, -1, 0});
 
   const at::NoGradGuard no_grad;
-  flat_.check_frozen();
   read_rates();
   bool round_ends = steps_ % recipe_.local_steps == 0;
   if (exchange_) {
-    const double seconds = std::chrono::duration<double>(computed - last_return_).count();
-    round_ends = exchange_->after_step(samples, rates_, seconds);
+    computing += computed - last_return_;
+    round_ends = exchange_->after_step(samples, rates_, std::chrono::duration<double>(computing).count());
   }
   // Whole gradients are the same in an island, and so is what its optimizers do with them: there, only the exchange
   // changes a shard by itself.
@@ -201,12 +237,15 @@ void Synchronizer::Impl::step(double samples) {
 
 void Synchronizer::Impl::finish() {
   const at::NoGradGuard no_grad;
+  parameters_->settle();
   if (exchange_) exchange_->finish(rates_);
   parameters_->finish(exchange_ ? exchange_->changed() : std::vector<Range>{}, round_now());
-  if (!buffers_) return;
-  buffers_->apply();
-  buffers_->launch(round_now());
-  buffers_->apply();
+  if (buffers_) {
+    buffers_->apply();
+    buffers_->launch(round_now());
+    buffers_->apply();
+  }
+  last_return_ = Clock::now();
 }
 
 void Synchronizer::Impl::with_consensus(const std::function<void()>& body) {

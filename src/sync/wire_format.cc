@@ -3,10 +3,11 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cstring>
 
-#include "comm/buckets.h"
+#include "comm/wire_dtype.h"
 #include "outer/outer_pass.h"
-#include "sync/bfloat16_wire.h"
+#include "trace/bytes.h"
 
 namespace co2 {
 
@@ -20,6 +21,11 @@ std::vector<WorkPtr> all_reduce_in_buckets(Communicator& communicator, const at:
   return works;
 }
 
+namespace {
+
+constexpr auto kBytesPerWeight = static_cast<std::int64_t>(sizeof(double));
+
+/// The worker's progress times its weight into `values`, what the peers see of it into `sent` (if defined).
 void weigh(const std::vector<WireFormat::Progress>& progress, double weight, const at::Tensor& values,
            const at::Tensor& sent) {
   if (weight == 0) {
@@ -37,37 +43,57 @@ void weigh(const std::vector<WireFormat::Progress>& progress, double weight, con
   }
 }
 
-namespace {
-
-/// The values as they are, in the parameters' own dtype, with the weight as one more element.
-class PlainWire final : public WireFormat {
+/// Values in one dtype, added up by all-reduces. In bfloat16 they are rounded: s = round(w d) / w, so that what
+/// rounding leaves behind is known to the worker, and with Restart::kKeep is part of its next progress.
+///
+/// Weights must not be rounded, and so are not summed on the wire: behind the values every worker has a few elements of
+/// its own, to which it writes its weight's bytes and the others zeros. Bytes, and their sum with zeros, are exact in
+/// any dtype.
+class SummedWire final : public WireFormat {
  public:
-  PlainWire(std::shared_ptr<Communicator> communicator, const at::Tensor& like, std::int64_t bucket_bytes)
-      : communicator_(std::move(communicator)), options_(like.options()), bucket_bytes_(bucket_bytes) {}
+  SummedWire(std::shared_ptr<Communicator> communicator, const at::Tensor& like, at::ScalarType dtype,
+             std::int64_t bucket_bytes)
+      : communicator_(std::move(communicator)), options_(like.options()), dtype_(dtype), bucket_bytes_(bucket_bytes) {}
 
   Message allocate(std::int64_t numel, bool with_sent) const override {
     Message message;
-    message.payload = at::empty({numel + 1}, options_);
+    message.payload = at::empty({numel + weight_elements()}, options_.dtype(dtype_));
     if (with_sent) message.sent = at::empty({numel}, options_);
     return message;
   }
 
   void start(Message& message, const std::vector<Progress>& progress, double weight) const override {
-    const std::int64_t numel = message.payload.numel() - 1;
-    weigh(progress, weight, message.payload.narrow(0, 0, numel), message.sent);
-    message.payload.narrow(0, numel, 1).fill_(weight);
-    message.works = all_reduce_in_buckets(*communicator_, message.payload, bucket_bytes_);
-    message.bytes = communicator_->all_reduce_wire_bytes(message.payload.numel() * message.payload.element_size());
+    message.numel = progress.empty() ? 0 : progress.back().range.end;
+    weigh(progress, weight, message.payload.narrow(0, 0, message.numel), message.sent);
+    const at::Tensor weights = at::zeros({weight_elements()}, at::kByte);
+    std::memcpy(weights.mutable_data_ptr<std::uint8_t>() + kBytesPerWeight * communicator_->rank(), &weight,
+                sizeof(weight));
+    weights_in(message).copy_(weights);
+    const at::Tensor payload = message.payload.narrow(0, 0, message.numel + weight_elements());
+    message.works = all_reduce_in_buckets(*communicator_, payload, bucket_bytes_);
+    message.bytes = communicator_->all_reduce_wire_bytes(bytes_of(payload));
   }
 
   Sum sum(const Message& message) const override {
-    const std::int64_t numel = message.payload.numel() - 1;
-    return {message.payload.narrow(0, 0, numel), message.payload[numel].item<double>()};
+    const at::Tensor bytes = weights_in(message).to(at::kByte).cpu();
+    double total_weight = 0;
+    for (int rank = 0; rank < communicator_->size(); ++rank) {
+      double weight = 0;
+      std::memcpy(&weight, bytes.const_data_ptr<std::uint8_t>() + kBytesPerWeight * rank, sizeof(weight));
+      total_weight += weight;
+    }
+    return {message.payload.narrow(0, 0, message.numel), total_weight};
   }
 
  private:
+  std::int64_t weight_elements() const { return kBytesPerWeight * communicator_->size(); }
+  at::Tensor weights_in(const Message& message) const {
+    return message.payload.narrow(0, message.numel, weight_elements());
+  }
+
   std::shared_ptr<Communicator> communicator_;
   at::TensorOptions options_;
+  at::ScalarType dtype_;
   std::int64_t bucket_bytes_;
 };
 
@@ -75,11 +101,8 @@ class PlainWire final : public WireFormat {
 
 std::unique_ptr<WireFormat> make_wire(Wire wire, std::shared_ptr<Communicator> communicator, const at::Tensor& like,
                                       std::int64_t bucket_bytes) {
-  switch (wire) {
-    case Wire::kPlain: return std::make_unique<PlainWire>(std::move(communicator), like, bucket_bytes);
-    case Wire::kBfloat16: return std::make_unique<Bfloat16Wire>(std::move(communicator), like, bucket_bytes);
-  }
-  TORCH_CHECK(false, "no wire number ", static_cast<int>(wire));
+  const at::ScalarType dtype = wire_dtype(wire, like.scalar_type());
+  return std::make_unique<SummedWire>(std::move(communicator), like, dtype, bucket_bytes);
 }
 
 }  // namespace co2

@@ -12,8 +12,9 @@ namespace co2 {
 
 /// What one worker has on the wire for one fragment.
 struct Message {
-  at::Tensor payload;  ///< in wire form; belongs to the collectives until they are over
-  at::Tensor sent;     ///< s: what the peers see of this worker's progress; undefined if the restart needs it not
+  at::Tensor payload;      ///< in wire form; belongs to the collectives until they are over
+  at::Tensor sent;         ///< s: what the peers see of this worker's progress; undefined if the restart needs it not
+  std::int64_t numel = 0;  ///< of the fragment: both tensors may be longer
   std::vector<WorkPtr> works;  ///< one per bucket
   std::int64_t bytes = 0;      ///< that this worker sends for it
 };
@@ -35,7 +36,7 @@ class WireFormat {
   };
 
   virtual ~WireFormat() = default;
-  /// Space for a fragment of `numel` elements, to be used again and again.
+  /// Space for a fragment of at most `numel` elements, to be used again and again.
   virtual Message allocate(std::int64_t numel, bool with_sent) const = 0;
   /// Takes a snapshot of the progress, weighs it and starts to add it up over all workers, in the background.
   virtual void start(Message& message, const std::vector<Progress>& progress, double weight) const = 0;
@@ -46,10 +47,6 @@ class WireFormat {
 /// The wire of a recipe for parameters like `like`. Throws OptionError if it has no meaning for their dtype.
 std::unique_ptr<WireFormat> make_wire(Wire wire, std::shared_ptr<Communicator> communicator, const at::Tensor& like,
                                       std::int64_t bucket_bytes);
-
-/// What a worker sends: its progress times its weight into `values`, what the peers see of it into `sent` (if defined).
-void weigh(const std::vector<WireFormat::Progress>& progress, double weight, const at::Tensor& values,
-           const at::Tensor& sent);
 
 /// All-reduces a flat tensor in buckets of at most `bucket_bytes`.
 std::vector<WorkPtr> all_reduce_in_buckets(Communicator& communicator, const at::Tensor& flat,

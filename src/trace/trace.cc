@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "trace/interval_union.h"
+
 namespace co2 {
 
 namespace {
@@ -14,18 +16,29 @@ double Overlap::overlap() const {
   return std::clamp(1 - exposed_seconds / transfer_seconds, 0.0, 1.0);
 }
 
-Trace::Trace(std::size_t capacity) : capacity_(std::max<std::size_t>(capacity, 1)) {}
+namespace {
+struct Communication {
+  Overlap overlap;
+  IntervalUnion transfers;  // buckets, fragments and gradients are under way side by side
 
-void Trace::add(RoundState& state, const Span& span) {
-  if (span.kind == SpanKind::kWait) state.overlap.exposed_seconds += to_seconds(span.end - span.begin);
-  if (span.kind != SpanKind::kTransfer) return;
-  state.overlap.bytes += span.bytes;
-  // Transfers of several buckets run side by side: count the time that any of them was under way once. They are
-  // recorded in order of their launch, so the union grows at its end.
-  const Clock::time_point begin = std::max(span.begin, state.covered_until);
-  if (span.end > begin) state.overlap.transfer_seconds += to_seconds(span.end - begin);
-  state.covered_until = std::max(state.covered_until, span.end);
-}
+  void add(const Span& span) {
+    if (span.kind == SpanKind::kWait) overlap.exposed_seconds += to_seconds(span.end - span.begin);
+    if (span.kind != SpanKind::kTransfer) return;
+    overlap.bytes += span.bytes;
+    transfers.add(span.begin, span.end);
+    overlap.transfer_seconds = transfers.seconds();
+  }
+};
+}  // namespace
+
+struct Trace::Totals {
+  Communication run;
+  std::map<std::int64_t, Communication> rounds;
+};
+
+Trace::Trace(std::size_t capacity)
+    : capacity_(std::max<std::size_t>(capacity, 1)), totals_(std::make_unique<Totals>()) {}
+Trace::~Trace() = default;
 
 void Trace::record(const Span& span) {
   const std::lock_guard lock(mutex_);
@@ -37,9 +50,9 @@ void Trace::record(const Span& span) {
   next_ = (next_ + 1) % capacity_;
   seconds_[static_cast<int>(span.kind)] += to_seconds(span.end - span.begin);
   if (span.kind != SpanKind::kWait && span.kind != SpanKind::kTransfer) return;
-  add(total_, span);
-  add(rounds_[span.round], span);
-  if (rounds_.size() > kRoundsKept) rounds_.erase(rounds_.begin());
+  totals_->run.add(span);
+  totals_->rounds[span.round].add(span);
+  if (totals_->rounds.size() > kRoundsKept) totals_->rounds.erase(totals_->rounds.begin());
 }
 
 std::vector<Span> Trace::spans() const {
@@ -53,13 +66,13 @@ std::vector<Span> Trace::spans() const {
 std::map<std::int64_t, Overlap> Trace::rounds() const {
   const std::lock_guard lock(mutex_);
   std::map<std::int64_t, Overlap> result;
-  for (const auto& [round, state] : rounds_) result.emplace(round, state.overlap);
+  for (const auto& [round, communication] : totals_->rounds) result.emplace(round, communication.overlap);
   return result;
 }
 
 Overlap Trace::total() const {
   const std::lock_guard lock(mutex_);
-  return total_.overlap;
+  return totals_->run.overlap;
 }
 
 double Trace::seconds(SpanKind kind) const {

@@ -9,13 +9,13 @@
 
 namespace co2::train {
 
-/// Everything that defines a training run. src/cli/train_options.cc gives each field its flag, its key in a
+/// Everything that defines a training run. src/cli/train_option_table.cc gives each field its flag, its key in a
 /// configuration file, its range and its help.
 struct TrainConfig {
   std::string task = "gpt";
 
   // Workload: the model and its data.
-  std::string model = "nano";  ///< preset: nano, tiny, mini, small, medium, large, xl
+  std::string model = "nano";  ///< preset: nano, tiny, mini, small, medium, large, xl, 7b
   std::string corpus =
       "auto";       ///< gutenberg, sotu, anarchism, gcide, synthetic, auto, or a path to a text file or folder
   int context = 0;  ///< tokens per sample; 0: the preset's own

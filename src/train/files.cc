@@ -3,12 +3,15 @@
 #include <co2/error.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <memory>
+#include <system_error>
 #include <utility>
 
 namespace co2::train {
@@ -17,6 +20,11 @@ namespace {
 
 [[noreturn]] void fail(const char* what, const fs::path& path) {
   throw DataError(fmt::format("can't {} {}: {}", what, path.string(), std::strerror(errno)));
+}
+
+[[noreturn]] void fail_to_create(const fs::path& folder, const std::error_code& error) {
+  throw DataError(
+      fmt::format("can't create the folder {}: {}; choose another one with --out", folder.string(), error.message()));
 }
 
 /// A file under its temporary name, which disappears unless it is kept.
@@ -70,25 +78,31 @@ void write_atomically(const fs::path& path, const std::function<void(const std::
 }
 
 std::string read_file(const fs::path& path) {
-  errno = 0;
-  std::ifstream stream(path, std::ios::binary | std::ios::ate);
-  if (!stream || fs::is_directory(path)) {
-    if (fs::is_directory(path)) errno = EISDIR;
-    fail("read", path);
+  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) fail("read", path);
+  const std::unique_ptr<const int, void (*)(const int*)> closer(&descriptor, [](const int* fd) { close(*fd); });
+  struct stat status {};
+  if (fstat(descriptor, &status) != 0) fail("read", path);
+  // The size is only a hint, zero for a pipe: the end is where a read says so.
+  constexpr std::size_t kLeastRoom = 1 << 16;
+  std::string contents(std::max(static_cast<std::size_t>(status.st_size) + 1, kLeastRoom), '\0');
+  std::size_t size = 0;
+  while (true) {
+    if (size == contents.size()) contents.resize(2 * size);
+    const auto count = ::read(descriptor, contents.data() + size, contents.size() - size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail("read", path);
+    if (count == 0) break;
+    size += static_cast<std::size_t>(count);
   }
-  std::string contents(static_cast<std::size_t>(stream.tellg()), '\0');
-  stream.seekg(0);
-  if (!stream.read(contents.data(), static_cast<std::streamsize>(contents.size()))) fail("read", path);
+  contents.resize(size);
   return contents;
 }
 
 void ensure_writable(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) {
-    throw DataError(
-        fmt::format("can't create the folder {}: {}; choose another one with --out", folder.string(), error.message()));
-  }
+  if (error) fail_to_create(folder, error);
   std::string probe = (folder / ".co2-XXXXXX").string();
   const int descriptor = mkostemp(probe.data(), O_CLOEXEC);
   if (descriptor < 0) {
@@ -97,6 +111,18 @@ void ensure_writable(const fs::path& folder) {
   }
   close(descriptor);
   unlink(probe.c_str());
+}
+
+fs::path claim_folder(const fs::path& wanted) {
+  std::error_code error;
+  if (wanted.has_parent_path()) fs::create_directories(wanted.parent_path(), error);
+  if (error) fail_to_create(wanted.parent_path(), error);
+  for (int attempt = 1;; ++attempt) {
+    const fs::path folder = attempt == 1 ? wanted : fs::path(fmt::format("{}-{}", wanted.string(), attempt));
+    if (fs::create_directory(folder, error)) return folder;
+    // Whatever else has that name is passed over too; it would be no error for create_directory if it were a folder.
+    if (error && error != std::errc::file_exists) fail_to_create(folder, error);
+  }
 }
 
 TemporaryFolder::TemporaryFolder(const fs::path& parent) {

@@ -19,11 +19,15 @@ void write_atomically(const std::filesystem::path& path, Bytes contents);
 void write_atomically(const std::filesystem::path& path,
                       const std::function<void(const std::function<void(Bytes)>&)>& produce);
 
-/// The whole file. Throws DataError.
+/// The whole file, or pipe to its end. Throws DataError.
 std::string read_file(const std::filesystem::path& path);
 
 /// Creates the folder if need be and proves that a file can be written there. Throws DataError.
 void ensure_writable(const std::filesystem::path& folder);
+
+/// Makes a folder that was not there before: `wanted`, or with -2, -3, … after its name. Two programs that want the
+/// same one at the same time get one each. Throws DataError.
+std::filesystem::path claim_folder(const std::filesystem::path& wanted);
 
 /// A fresh folder inside `parent`, removed with everything in it at the end of the scope.
 class TemporaryFolder {

@@ -21,7 +21,7 @@ void Group::all_or_none(const std::string& what, const std::function<void()>& bo
     body();
   } catch (const CommError&) {
     throw;  // the group itself is broken: no point in asking it
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     failure = std::current_exception();
   }
   const bool all = agree(!failure);

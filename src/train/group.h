@@ -18,8 +18,8 @@ class Group {
   /// True if it is given true on all workers.
   bool agree(bool mine);
 
-  /// Runs `body`; if it threw a co2::Error on any worker, all throw: that worker its own error, the others one that
-  /// says that another worker could not do `what`. So nobody waits for a worker that has given up.
+  /// Runs `body`; if it threw on any worker, all throw: that worker its own error, the others one that says that
+  /// another worker could not do `what`. So nobody waits for a worker that has given up.
   void all_or_none(const std::string& what, const std::function<void()>& body);
 
   /// Sums over workers.

@@ -20,6 +20,15 @@ std::string human_count(double count) {
   return fmt::format("{:.2f} G", count / 1e9);
 }
 
+std::string thousands(double value) {
+  std::string text = fmt::format("{:.0f}", value);
+  const std::ptrdiff_t first_digit = text.starts_with('-') ? 1 : 0;
+  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > first_digit; at -= 3) {
+    text.insert(static_cast<std::size_t>(at), 1, ',');
+  }
+  return text;
+}
+
 std::string recipe_text(const Recipe& recipe) {
   std::string text(name(recipe.strategy));
   if (recipe.island_size > 1) text += fmt::format(", islands of {}, ZeRO {}", recipe.island_size, recipe.zero);
@@ -28,6 +37,10 @@ std::string recipe_text(const Recipe& recipe) {
   text += fmt::format(", exchange every {} steps", recipe.local_steps);
   if (recipe.fragments > 1) text += fmt::format(" in {} fragments", recipe.fragments);
   return text;
+}
+
+std::string nothing_to_shard_text(int zero) {
+  return fmt::format("zero {} has nothing to shard: an island is one worker (island-size 1)", zero);
 }
 
 }  // namespace co2::train

@@ -5,18 +5,24 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
+#include "processes/placement.h"
+#include "processes/screen.h"
 #include "sync/control_channel.h"
 #include "train/files.h"
 #include "train/fused_adamw.h"
 #include "train/group.h"
 #include "train/optimizer.h"
-#include "train/progress.h"
+#include "train/reporter.h"
 #include "train/run_files.h"
 #include "train/schedule.h"
 #include "train/task.h"
@@ -25,14 +31,16 @@
 namespace co2::train {
 namespace {
 
-constexpr std::int64_t kLongestControlPeriod = 10;
 constexpr std::size_t kSpansInTrace = 400'000;  // over all workers: what Perfetto still opens with ease
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 /// Often enough that a wish to stop is heard soon, rarely enough that nobody waits for the answer.
-int control_period(std::int64_t steps) {
-  return static_cast<int>(std::clamp<std::int64_t>(steps / 100, 1, kLongestControlPeriod));
+int control_period(std::int64_t steps, double step_seconds) {
+  constexpr std::int64_t kLongest = 10;
+  constexpr double kLongestSeconds = 2;
+  const auto longest = static_cast<double>(std::clamp<std::int64_t>(steps / 100, 1, kLongest));
+  return static_cast<int>(std::clamp(kLongestSeconds / std::max(step_seconds, 1e-9), 1.0, longest));
 }
 
 /// One worker's part in a run.
@@ -40,7 +48,7 @@ class Run {
  public:
   Run(const TrainConfig& config, const Cluster& cluster, const RunHooks& hooks)
       : config_(config), cluster_(cluster), hooks_(hooks), group_(cluster.communicator("eval")) {
-    if (cluster.rank() == 0) screen_.emplace(hooks.screen);
+    if (cluster.rank() == 0) reporter_.emplace(hooks.screen);
   }
 
   RunResult execute() {
@@ -68,17 +76,14 @@ class Run {
   }
 
  private:
-  bool speaks() const { return screen_.has_value(); }
+  bool speaks() const { return reporter_.has_value(); }
   bool stop_wished() const { return hooks_.stop_wished && hooks_.stop_wished(); }
 
   void prepare_folder() {
     group_.all_or_none("write to the output folder", [&] {
       if (!speaks()) return;
-      if (config_.out.empty()) {
-        config_.out = default_folder(config_.task, config_.model, std::string(name(config_.sync.strategy)));
-      }
-      ensure_writable(config_.out);
-      if (hooks_.config_text) write_atomically(config_.out / "config.json", hooks_.config_text(config_));
+      if (config_.out.empty()) config_.out = claim_default_folder(config_);
+      begin_run_folder(config_.out, hooks_.config_text ? hooks_.config_text(config_) : "");
     });
   }
 
@@ -96,15 +101,15 @@ class Run {
       throw DataError(
           fmt::format("the workers have different versions of the data {}: compare their caches", task_->data().name));
     }
-    if (speaks()) metrics_.emplace(config_.out / "metrics.jsonl", task_->unit());
+    if (speaks()) reporter_->begin_metrics(config_.out / "metrics.jsonl", task_->unit());
   }
 
   /// Any worker may have news about its data; rank 0's go above the progress line.
   void say(const std::string& line) {
     if (speaks()) {
-      screen_->message(line);
+      reporter_->message(line);
     } else {
-      fmt::print(hooks_.screen, "{}\n", line);
+      processes::show(hooks_.screen, line + "\n");
     }
   }
 
@@ -117,22 +122,15 @@ class Run {
     result_.data = task_->data();
     result_.launcher = cluster_.launcher();
     result_.out = speaks() ? config_.out : "";
-    if (!speaks()) return;
-    screen_->message(fmt::format("{} {} ({:.2f} M parameters) on {} ({:.1f} MB), {} worker{}, strategy {}, into {}",
-                                 config_.task, config_.model, static_cast<double>(result_.parameters) / 1e6,
-                                 result_.data.name, static_cast<double>(result_.data.bytes) / 1e6, cluster_.size(),
-                                 cluster_.size() == 1 ? "" : "s", name(result_.recipe.strategy), config_.out.string()));
-    if (result_.recipe.zero < config_.sync.zero) {
-      screen_->message(
-          fmt::format("zero {} has nothing to shard: an island is one worker (island-size 1)", config_.sync.zero));
-    }
+    if (speaks()) reporter_->describe(result_, config_, cluster_.size());
   }
 
   void train() {
     const RateSchedule schedule(config_.schedule, config_.learning_rate, config_.steps, config_.warmup,
                                 config_.final_rate);
-    const int period = control_period(config_.steps);
-    ControlChannel channel(cluster_.communicator("control"), period, 4);
+    const auto control = cluster_.communicator("control");
+    int period = 0;
+    std::optional<ControlChannel> channel;  // once the first step has shown how long a step is
     const auto units = static_cast<double>(task_->units_per_batch() * config_.sync.accumulation_steps);
     const auto recent = static_cast<std::size_t>(std::max<std::int64_t>(config_.steps / 20, 1));
     std::deque<double> losses;  // of this worker, the newest ones
@@ -141,11 +139,16 @@ class Run {
     resume_clock();
     while (result_.steps < config_.steps) {
       rate_ = schedule.at(result_.steps);
+      const Clock::time_point step_began = Clock::now();
       const double loss = step();
-      if (result_.steps++ == 0) first_loss = loss;
+      if (result_.steps++ == 0) {
+        first_loss = loss;
+        period = control_period(config_.steps, group_.sum({seconds_since(step_began)})[0] / cluster_.size());
+        channel.emplace(control, period, 4);
+      }
       losses.push_back(loss);
       if (losses.size() > recent) losses.pop_front();
-      if (const auto sums = channel.step({loss, 1, units, stop_wished() ? 1.0 : 0.0})) {
+      if (const auto sums = channel->step({loss, 1, units, stop_wished() ? 1.0 : 0.0})) {
         on_control(*sums, result_.steps - period);
         if ((*sums)[3] > 0) {
           result_.interrupted = true;
@@ -163,10 +166,10 @@ class Run {
     pause_clock();
     // Once per run, however long it is: apart from the figures of training, which would otherwise depend on its length.
     during_training_ = sync_->trace().total();
-    const Clock::time_point trained = Clock::now();
+    const Clock::time_point training_ended = Clock::now();
     sync_->finish();
-    result_.final_exchange_seconds = seconds_since(trained);
-    channel.drain();
+    result_.final_exchange_seconds = seconds_since(training_ended);
+    channel->drain();
 
     // An interrupted run has taken fewer steps than were planned: the share is of those.
     const auto last = std::min(losses.size(), static_cast<std::size_t>(std::max<std::int64_t>(result_.steps / 20, 1)));
@@ -178,14 +181,10 @@ class Run {
     result_.train_loss_before = totals[0] / cluster_.size();
     result_.train_loss = totals[1] / totals[2];
     result_.units = std::llround(totals[3]);
-    latest_.train_loss = result_.train_loss;
-    latest_.train_loss_step = result_.steps;
-    result_.training_seconds = trained_;
-    latest_.units_per_second = result_.units_per_second();
-    if (speaks()) {
-      show();
-      screen_->finish();
-    }
+    result_.training_seconds = trained();
+    if (!speaks()) return;
+    reporter_->loss(result_.train_loss, result_.steps, result_.units_per_second());
+    reporter_->finish(point());
   }
 
   /// One optimizer step; returns this worker's mean loss.
@@ -205,64 +204,26 @@ class Run {
 
   /// Sums over workers and a period, of which `last_step` was the last step.
   void on_control(const std::vector<double>& sums, std::int64_t last_step) {
-    const double now = trained_ + seconds_since(resumed_);
-    latest_.train_loss = sums[0] / sums[1];
-    latest_.train_loss_step = last_step;
-    latest_.units_per_second = sums[2] / std::max(now - last_control_, 1e-9);
+    if (!speaks()) return;
+    const double now = trained();
+    reporter_->loss(sums[0] / sums[1], last_step, sums[2] / std::max(now - last_control_, 1e-9));
     last_control_ = now;
-    if (!std::isfinite(latest_.train_loss) && !std::exchange(warned_, true)) {
-      if (speaks()) screen_->message(fmt::format("the loss is no longer finite at step {}: lower the rate", last_step));
-    }
-    warn_if_bounded();
+    reporter_->pace(sync_->pace());
     record(RunResult::kUnknown);
   }
 
-  void warn_if_bounded() {
-    const Pace pace = sync_->pace();
-    if (!pace.bounded || std::exchange(warned_of_bound_, true) || !speaks()) return;
-    const double round = pace.local_steps * pace.step_seconds;
-    if (pace.transfer_seconds < round) {
-      screen_->message(fmt::format(
-          "exchanges take {:.1f} % of the computation with {} local steps, the most that are allowed: raise "
-          "--max-local-steps, or use --wire bfloat16",
-          100 * pace.cost_seconds / round, pace.local_steps));
-      return;
-    }
-    screen_->message(fmt::format(
-        "this network is too slow to hide an exchange behind {} steps (max-local-steps): it takes {:.1f} s, {} steps "
-        "take {:.1f} s. About {:.0f} Mbit/s would be needed; or raise --max-local-steps, or use --wire bfloat16",
-        pace.local_steps, pace.transfer_seconds, pace.local_steps, round, pace.bits_per_second_needed / 1e6));
+  Reporter::Point point() {
+    return {.step = result_.steps,
+            .steps = config_.steps,
+            .wall_seconds = seconds_since(origin_),
+            .training_seconds = trained(),
+            .learning_rate = rate_,
+            .local_steps = sync_->recipe().local_steps,
+            .communication = during_training_ ? *during_training_ : sync_->trace().total()};
   }
 
   void record(double validation_loss) {
-    if (!speaks()) return;
-    const auto communication = during_training_ ? *during_training_ : sync_->trace().total();
-    latest_.step = result_.steps;
-    latest_.wall_seconds = seconds_since(origin_);
-    latest_.validation_loss = validation_loss;
-    latest_.learning_rate = rate_;
-    latest_.overlap = communication.overlap();
-    latest_.exposed_seconds = communication.exposed_seconds;
-    latest_.transfer_seconds = communication.transfer_seconds;
-    latest_.bytes = communication.bytes;
-    latest_.local_steps = sync_->recipe().local_steps;
-    metrics_->append(latest_);
-    if (result_.steps >= config_.steps || result_.interrupted) return;  // the line has ended
-    show();
-    if (std::isfinite(validation_loss)) {
-      screen_->message(fmt::format("step {}: validation loss {:.4f}", result_.steps, validation_loss));
-    }
-  }
-
-  void show() {
-    const double per_step = seconds_since(origin_) / static_cast<double>(std::max<std::int64_t>(result_.steps, 1));
-    screen_->update({.step = result_.steps,
-                     .steps = config_.steps,
-                     .loss = latest_.train_loss,
-                     .tokens_per_second = latest_.units_per_second,
-                     .overlap = latest_.overlap,
-                     .local_steps = latest_.local_steps,
-                     .seconds_left = per_step * static_cast<double>(config_.steps - result_.steps)});
+    if (speaks()) reporter_->record(point(), validation_loss);
   }
 
   /// Mean over the validation data of all workers, each with the parameters that are in its model now.
@@ -273,8 +234,13 @@ class Run {
     return sums[0] / sums[1];
   }
 
+  /// The training clock, which stands still during evaluations.
+  double trained() const { return trained_ + (resumed_ ? seconds_since(*resumed_) : 0); }
   void resume_clock() { resumed_ = Clock::now(); }
-  void pause_clock() { trained_ += seconds_since(resumed_); }
+  void pause_clock() {
+    trained_ = trained();
+    resumed_.reset();
+  }
 
   void collect_figures() {
     const auto& trace = sync_->trace();
@@ -287,7 +253,7 @@ class Run {
         .memory = sync_->memory(),
         .peak_megabytes = peak_resident_megabytes(),
         .threads = at::get_num_threads(),
-        .cores = usable_cores(),
+        .cores = processes::format_cores(processes::usable_cores()),
         .host = host_name(),
     };
     for (const auto& text : group_.gather(to_text(mine))) result_.workers.push_back(figures_from_text(text));
@@ -310,21 +276,17 @@ class Run {
   const Cluster& cluster_;
   const RunHooks& hooks_;
   Group group_;
-  std::optional<Progress> screen_;      // rank 0 only
-  std::optional<MetricsFile> metrics_;  // rank 0 only
+  std::optional<Reporter> reporter_;  // rank 0 only
   std::unique_ptr<Task> task_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   std::optional<Synchronizer> sync_;
 
   RunResult result_;
   std::optional<Overlap> during_training_;  // once it is over: without the exchange at the end
-  Metrics latest_{.train_loss = RunResult::kUnknown};
   double rate_ = 0;
-  bool warned_ = false;
-  bool warned_of_bound_ = false;
-  Clock::time_point origin_;   // the same instant on all workers, up to a barrier
-  Clock::time_point resumed_;  // the training clock stands still during evaluations
-  double trained_ = 0;
+  Clock::time_point origin_;                  // the same instant on all workers, up to a barrier
+  std::optional<Clock::time_point> resumed_;  // the training clock runs
+  double trained_ = 0;                        // what it showed when it was stopped
   double last_control_ = 0;
 };
 

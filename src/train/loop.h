@@ -15,15 +15,15 @@ namespace co2::train {
 struct RunHooks {
   /// True once this worker was asked to stop. All workers then stop after the same step, and save what there is.
   std::function<bool()> stop_wished{};
-  /// The text of config.json for the configuration as it was resolved; without it there is no such file.
+  /// The text of config.json for the configuration as it was resolved; without it that file is left alone.
   std::function<std::string(const TrainConfig&)> config_text{};
   /// Where rank 0 shows progress.
   std::FILE* screen = stderr;
 };
 
 /// Trains, as all workers of `cluster` together: each calls this with the same configuration. Rank 0 writes into
-/// config.out: config.json, metrics.jsonl (a line per control period and per evaluation), trace.json (all workers'
-/// timelines, for Perfetto), summary.json, and model/.
+/// config.out, after removing what an earlier run left there: config.json, metrics.jsonl (a line per control period and
+/// per evaluation), trace.json (all workers' timelines, for Perfetto), summary.json, and model/.
 ///
 /// Throws OptionError, DataError (also if only another worker has a problem with its data), CommError.
 RunResult run(const TrainConfig& config, const Cluster& cluster, const RunHooks& hooks = {});

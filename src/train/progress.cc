@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -12,6 +10,8 @@
 #include <cstdlib>
 #include <string_view>
 #include <vector>
+
+#include "processes/screen.h"
 
 namespace co2::train {
 
@@ -132,12 +132,6 @@ struct Progress::Impl {
   std::int64_t shown_step = -1;
   int shown_tenth = 0;
 
-  std::size_t width() const {
-    winsize size{};
-    if (ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-    return 80;
-  }
-
   void show() {
     any = true;
     unshown = false;
@@ -146,12 +140,12 @@ struct Progress::Impl {
     shown_tenth = tenth();
     if (live) {
       // One column stays free: some terminals wrap as soon as the last one is written.
-      fmt::print(stream, "\r{}\033[K", live_line(newest, width() - 1, signs));
+      const std::size_t width = processes::screen_width(stream) - 1;
+      processes::show(stream, fmt::format("\r{}\033[K", live_line(newest, width, signs)));
       drawn = true;
     } else {
-      fmt::print(stream, "{}\n", plain_line(newest, signs));
+      processes::show(stream, plain_line(newest, signs) + "\n");
     }
-    std::fflush(stream);
   }
 
   int tenth() const { return static_cast<int>(share_done(newest) * 10); }
@@ -167,8 +161,7 @@ struct Progress::Impl {
 
 Progress::Progress(std::FILE* stream) : impl_(std::make_unique<Impl>()) {
   impl_->stream = stream;
-  const char* terminal = std::getenv("TERM");
-  impl_->live = isatty(fileno(stream)) && terminal != nullptr && std::string_view(terminal) != "dumb";
+  impl_->live = processes::is_live(stream);
   impl_->signs.utf8 = locale_is_utf8();
 }
 
@@ -182,19 +175,17 @@ void Progress::update(const ProgressState& state) {
 
 void Progress::message(const std::string& line) {
   if (!impl_->drawn) {
-    fmt::print(impl_->stream, "{}\n", line);
-    std::fflush(impl_->stream);
+    processes::show(impl_->stream, line + "\n");
     return;
   }
-  fmt::print(impl_->stream, "\r\033[K{}\n", line);
+  processes::show(impl_->stream, fmt::format("\r\033[K{}\n", line));
   impl_->show();
 }
 
 void Progress::finish() {
   if (impl_->unshown && (impl_->drawn || impl_->newest.step != impl_->shown_step)) impl_->show();
   if (!impl_->drawn) return;
-  fmt::print(impl_->stream, "\n");
-  std::fflush(impl_->stream);
+  processes::show(impl_->stream, "\n");
   impl_->drawn = false;
 }
 

@@ -2,7 +2,6 @@
 
 #include <co2/error.h>
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -11,6 +10,10 @@
 #include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "train/config.h"
+#include "train/files.h"
 
 namespace co2::train {
 
@@ -24,6 +27,7 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, std::string unit)
 void MetricsFile::append(const Metrics& metrics) {
   const Json json = {{"step", metrics.step},
                      {"wall_seconds", metrics.wall_seconds},
+                     {"training_seconds", metrics.training_seconds},
                      {"train_loss", metrics.train_loss},
                      {"train_loss_step", metrics.train_loss_step},
                      {"validation_loss", metrics.validation_loss},
@@ -55,28 +59,30 @@ std::string merged_trace(const std::vector<std::string>& documents) {
   return merged.dump() + "\n";
 }
 
-std::filesystem::path default_folder(const std::string& task, const std::string& model, const std::string& strategy) {
+std::filesystem::path claim_default_folder(const std::string& what) {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &local);
-  return std::filesystem::path("runs") / fmt::format("{}-{}-{}-{}", task, model, strategy, text.data());
+  return claim_folder(std::filesystem::path("runs") / fmt::format("{}-{}", what, text.data()));
 }
 
-std::string usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return "";
-  std::string text;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &set)) continue;
-    const int first = core;
-    while (core + 1 < CPU_SETSIZE && CPU_ISSET(core + 1, &set)) ++core;
-    text += fmt::format("{}{}", text.empty() ? "" : ",", first);
-    if (core > first) text += fmt::format("-{}", core);
-  }
-  return text;
+std::filesystem::path claim_default_folder(const TrainConfig& config) {
+  return claim_default_folder(fmt::format("{}-{}-{}", config.task, config.model, name(config.sync.strategy)));
+}
+
+void begin_run_folder(const std::filesystem::path& folder, const std::string& config_text) {
+  ensure_writable(folder);
+  std::error_code error;
+  const auto remove = [&](const char* file) {
+    std::filesystem::remove(folder / file, error);
+    if (error) throw DataError(fmt::format("can't remove {}: {}", (folder / file).string(), error.message()));
+  };
+  for (const char* file : {"summary.json", "trace.json", "metrics.jsonl"}) remove(file);
+  for (const char* file : {"model/model.safetensors", "model/config.json"}) remove(file);
+  std::filesystem::remove(folder / "model", error);  // stays if somebody has put more into it
+  if (!config_text.empty()) write_atomically(folder / "config.json", config_text);
 }
 
 double peak_resident_megabytes() {

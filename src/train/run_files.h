@@ -9,10 +9,13 @@
 
 namespace co2::train {
 
+struct TrainConfig;
+
 /// One line of metrics.jsonl. Figures about communication are rank 0's, since the beginning of the run.
 struct Metrics {
   std::int64_t step = 0;  ///< steps taken
   double wall_seconds = 0;
+  double training_seconds = 0;       ///< without evaluations and the final exchange
   double train_loss = 0;             ///< mean over workers and the newest control period whose sum has arrived
   std::int64_t train_loss_step = 0;  ///< the last step of that period
   double validation_loss = 0;        ///< NaN (null in the file) unless this line is about an evaluation
@@ -44,11 +47,16 @@ class MetricsFile {
 /// One Trace Event document out of one per worker.
 std::string merged_trace(const std::vector<std::string>& documents);
 
-/// runs/<task>-<model>-<strategy>-<local time>.
-std::filesystem::path default_folder(const std::string& task, const std::string& model, const std::string& strategy);
+/// A new folder for results: runs/<what>-<local time>, with a number after it if that is taken. Throws DataError.
+std::filesystem::path claim_default_folder(const std::string& what);
+/// The same with <task>-<model>-<strategy>.
+std::filesystem::path claim_default_folder(const TrainConfig& config);
 
-/// What this process may use of the machine: the cores it may run on ("0,2-3"), its peak resident memory, its host.
-std::string usable_cores();
+/// Begins a run in a folder: it can be written, what an earlier run left there is removed (our files, nothing else),
+/// and config.json has `config_text`; an empty one leaves that file alone. Throws DataError.
+void begin_run_folder(const std::filesystem::path& folder, const std::string& config_text);
+
+/// Of this process.
 double peak_resident_megabytes();
 std::string host_name();
 

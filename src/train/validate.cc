@@ -15,10 +15,19 @@ namespace co2::train {
 namespace {
 
 /// Written so that NaN is outside of every range.
-void within(const char* option, double value, double low, double high, bool low_allowed = true) {
-  if ((low_allowed ? value >= low : value > low) && value <= high) return;
-  throw OptionError(fmt::format("{} is {}; it must be {} {} and at most {}", option, value,
-                                low_allowed ? "at least" : "above", low, high));
+void within(const char* option, double value, double low, double high) {
+  if (value >= low && value <= high) return;
+  throw OptionError(fmt::format("{} is {}; it must be at least {} and at most {}", option, value, low, high));
+}
+
+void above_zero(const char* option, double value, double high) {
+  if (value > 0 && value <= high) return;
+  throw OptionError(fmt::format("{} is {}; it must be above 0 and at most {}", option, value, high));
+}
+
+void below_one(const char* option, double value) {
+  if (value >= 0 && value < 1) return;
+  throw OptionError(fmt::format("{} is {}; it must be at least 0 and below 1", option, value));
 }
 
 void one_of(const char* option, const std::string& value, const std::vector<std::string>& valid) {
@@ -31,20 +40,20 @@ void validate(const TrainConfig& config) {
   one_of("task", config.task, task_names());
   one_of("optimizer", config.optimizer, optimizer_names());
   one_of("schedule", config.schedule, RateSchedule::shapes());
-  within("context", config.context, 0, 1 << 20);
-  within("batch", config.batch, 1, 1 << 20);
-  within("validation_share", config.validation_share, 0, 0.9, false);
-  within("eval_batches", config.eval_batches, 1, 1 << 20);
-  within("learning_rate", config.learning_rate, 0, 1000, false);
-  within("weight_decay", config.weight_decay, 0, 1000);
-  within("beta1", config.beta1, 0, 1 - 1e-9);
-  within("beta2", config.beta2, 0, 1 - 1e-9);
-  within("gradient_clip", config.gradient_clip, 0, 1e9);
+  within("context", config.context, 0, Highest::kContext);
+  within("batch", config.batch, 1, Highest::kBatch);
+  above_zero("validation_share", config.validation_share, Highest::kValidationShare);
+  within("eval_batches", config.eval_batches, 1, Highest::kEvalBatches);
+  above_zero("learning_rate", config.learning_rate, Highest::kLearningRate);
+  within("weight_decay", config.weight_decay, 0, Highest::kWeightDecay);
+  below_one("beta1", config.beta1);
+  below_one("beta2", config.beta2);
+  within("gradient_clip", config.gradient_clip, 0, Highest::kGradientClip);
   within("warmup", config.warmup, 0, 1);
   within("final_rate", config.final_rate, 0, 1);
-  within("steps", static_cast<double>(config.steps), 1, 1e12);
-  within("eval_every", static_cast<double>(config.eval_every), 0, 1e12);
-  within("sample_bytes", config.sample_bytes, 0, 1 << 20);
+  within("steps", static_cast<double>(config.steps), 1, Highest::kSteps);
+  within("eval_every", static_cast<double>(config.eval_every), 0, Highest::kSteps);
+  within("sample_bytes", config.sample_bytes, 0, Highest::kSampleBytes);
   validate_task(config);
   resolve(config.sync);
 }

@@ -1,10 +1,10 @@
-#include "cli/line_mux.h"
+#include "processes/line_mux.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-namespace co2::cli {
+namespace co2::processes {
 namespace {
 
 std::string prefixed(const std::vector<std::string>& pieces, std::size_t limit = 1 << 16) {
@@ -57,4 +57,4 @@ TEST(LinePrefixer, ItDoesNotMatterHowTheBytesArrive) {
 }
 
 }  // namespace
-}  // namespace co2::cli
+}  // namespace co2::processes

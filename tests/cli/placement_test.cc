@@ -1,11 +1,11 @@
-#include "cli/placement.h"
+#include "processes/placement.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>
 
 #include <set>
 
-namespace co2::cli {
+namespace co2::processes {
 namespace {
 
 TEST(Placement, GivesEveryWorkerEquallyManyNeighbouringCores) {
@@ -75,4 +75,4 @@ TEST(Placement, WorkersOfAnotherLauncherShareTheMachineOnlyIfItDidNotDivideIt) {
 }
 
 }  // namespace
-}  // namespace co2::cli
+}  // namespace co2::processes

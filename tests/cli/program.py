@@ -21,10 +21,10 @@ def environment(**changes):
     return result
 
 
-def co2(*arguments, cwd=None, env=None, **options):
-    """Runs co2 to its end."""
+def co2(*arguments, cwd=None, env=None, seconds=SECONDS, **options):
+    """Runs co2 to its end, which must come within that many seconds."""
     return subprocess.run([CO2, *map(str, arguments)], cwd=cwd, env=env or environment(), capture_output=True,
-                          text=True, timeout=SECONDS, **options)
+                          text=True, timeout=seconds, **options)
 
 
 class Started:

@@ -1,10 +1,10 @@
-#include "cli/stop_signal.h"
+#include "processes/stop_signal.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
-namespace co2::cli {
+namespace co2::processes {
 namespace {
 
 TEST(StopSignal, FirstSignalIsAWish) {
@@ -47,4 +47,4 @@ TEST(StopSignal, IgnoredSignalsStayIgnored) {
 }
 
 }  // namespace
-}  // namespace co2::cli
+}  // namespace co2::processes

@@ -1,7 +1,9 @@
 """Whatever is wrong with the input, the message says what, and the exit code says of which kind it is."""
 
 import json
+import os
 import socket
+import tempfile
 
 import pytest
 
@@ -45,6 +47,12 @@ def refused(result, code, *parts):
     (["--learning-rate"], ["--learning-rate"]),
     (["--out", ""], ["--out"]),
     (["gpt", "more"], ["'more'"]),
+    (["--nesterov=foo"], ["--nesterov takes no value"]),
+    (["--pin=2"], ["--pin takes no value"]),
+    (["--steps"], ["--steps needs a value", "'co2 train --help'"]),
+    (["--config", ""], ["--config is empty"]),
+    (["--out", os.fsdecode(b"\xff")], ["--out is not UTF-8"]),
+    (["--corpus", os.fsdecode(b"\xff")], ["--corpus is not UTF-8"]),
 ])
 def test_option(arguments, parts, tmp_path):
     refused(co2("train", *arguments, cwd=tmp_path), OPTION, *parts)
@@ -55,6 +63,7 @@ def test_option(arguments, parts, tmp_path):
     ([], ["train, launch"]),
     (["trian"], ["unknown command 'trian'", "did you mean 'train'?"]),
     (["--verison"], ["did you mean '--version'?"]),
+    (["plan", "memory", "--bogus"], ["'--bogus'", "'co2 plan memory --help'"]),
 ])
 def test_command(arguments, parts):
     refused(co2(*arguments), OPTION, *parts)
@@ -98,6 +107,10 @@ def test_unwritable_output(tmp_path):
     ("run.toml", 'steps = "many"\n', ["steps expects a whole number", "'many'", "line 1"]),
     ("run.toml", "learning_rate = nan\n", ["learning_rate = nan", "line 1"]),
     ("run.toml", "[sync]\nlocal_steps = 3\n", ["'sync'", "top level"]),
+    ("run.toml", "seed = 2024-01-01\n", ["'seed' is a date or time", "line 1"]),
+    ("run.toml", "steps = 5.0\n", ["steps expects a whole number, not 5.0"]),
+    ("run.json", '{"steps": 1e400}', ["JSON", "run.json", "1e400"]),
+    ("run.json", '{"steps": 5, "steps": 6}', ["'steps' is there twice", "run.json"]),
 ])
 def test_configuration_file(name, text, parts, tmp_path):
     (tmp_path / name).write_text(text)
@@ -137,6 +150,7 @@ def test_workers_contradict_the_launcher(tmp_path):
     (["-n", "2"], OPTION, ["program is missing"]),
     (["-n", "2", "--"], OPTION, ["program is missing"]),
     (["-n", "2", "python", "x.py"], OPTION, ["write -- before the program", "-- python x.py"]),
+    (["python", "x.py"], OPTION, ["write -- before the program", "-n N -- python x.py"]),
     (["-n", "2", "--threds", "1", "--", "true"], OPTION, ["did you mean '--threads'?"]),
     (["-n", "2", "--port", "-1", "--", "true"], OPTION, ["--port -1"]),
     (["-n", "2", "--", "no-such-program"], 127, ["no-such-program"]),
@@ -171,3 +185,30 @@ def test_help_and_version():
     text = co2("train", "--help").stdout
     for part in ("--local-steps", "1 to 1000000", "(default: auto)", "Examples:"):
         assert part in text
+
+
+def test_configuration_from_a_pipe():
+    printed = co2("train", "--print-config", "--config", "/dev/stdin", input="steps = 7\n")
+    assert json.loads(printed.stdout)["steps"] == 7
+
+
+def test_unreadable_corpus_folder():
+    # As somebody else if we are root, who may read everything; so not in tmp_path, which is ours alone.
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        os.mkdir(f"{folder}/texts")
+        os.chmod(f"{folder}/texts", 0o111)
+        result = co2("train", "--workers", 1, "--corpus", f"{folder}/texts", "--out", f"{folder}/out",
+                     **({"user": 65534} if os.geteuid() == 0 else {}))
+    refused(result, DATA, f"can't read the corpus folder {folder}/texts")
+
+
+def test_plan_says_that_nothing_is_sharded():
+    result = co2("plan", "memory", "--zero", 2, "--json")
+    assert result.returncode == 0 and json.loads(result.stdout)["zero"] == 0
+    assert "zero 2 has nothing to shard" in result.stderr
+
+
+def test_plan_has_examples_of_its_own():
+    text = co2("plan", "--help").stdout
+    assert "co2 plan memory" in text and "co2 train" not in text

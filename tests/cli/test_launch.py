@@ -234,3 +234,32 @@ def test_torch_programs_find_each_other():
     result = co2("launch", "-n", 2, "--", sys.executable, "-c", script)
     assert result.returncode == 0, result.stderr
     assert sorted(result.stdout.splitlines()) == ["[0] 3.0", "[1] 3.0"]
+
+
+def test_exit_codes_count_where_the_end_of_children_is_ignored():
+    result = co2(*shell(1, "exit 7"), preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    assert result.returncode == 7
+
+
+def test_an_ignored_signal_is_no_wish_to_stop():
+    with Started("launch", "-n", 2, "--", sys.executable, "-c", TRAP,
+                 preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as run:
+        for _ in range(2):
+            assert run.process.stdout.readline().endswith("ready\n")
+        run.signal(signal.SIGHUP)
+        time.sleep(0.4)
+        run.signal(signal.SIGTERM)
+        code, out, _ = run.finish()
+    assert code == 0
+    assert out.count("saved") == 2 and f"got {int(signal.SIGHUP)}\n" not in out
+
+
+def test_a_second_signal_does_not_wait_for_the_reader():
+    with Started(*shell(1, "echo ready >&2; head -c 3000000 /dev/zero")) as run:
+        assert run.process.stderr.readline() == "[0] ready\n"
+        time.sleep(0.5)  # until both the pipe and what co2 holds are full
+        run.signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert run.process.poll() is None
+        run.signal(signal.SIGINT)
+        assert run.process.wait(timeout=SECONDS) == 130

@@ -3,14 +3,16 @@
 import json
 import os
 import pathlib
+import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from program import CO2, Started, co2, environment, wait_for
+from program import CO2, SECONDS, Started, co2, environment, wait_for
 
 SMALL = ["--corpus", "synthetic", "--batch", "2", "--context", "32", "--eval-batches", "2", "--eval-every", "0",
          "--sample-bytes", "10"]
@@ -53,14 +55,22 @@ def test_an_interrupted_run_saves_what_there_is(workers, number, tmp_path):
     assert (tmp_path / "run/model/model.safetensors").exists()
 
 
+def worker_of(run, rank):
+    """The process of that worker."""
+    children = pathlib.Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
+    [pid] = [int(pid) for pid in children
+             if f"RANK={rank}".encode() in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")]
+    return pid
+
+
 def test_a_worker_that_dies_takes_the_run_down(tmp_path):
     with Started("train", *SMALL, "--workers", 2, "--steps", 100000, "--out", "run", cwd=tmp_path) as run:
-        wait_for(lambda: (tmp_path / "run/metrics.jsonl").exists())
-        children = pathlib.Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()
-        os.kill(int(children[1]), signal.SIGKILL)
+        wait_for(lambda: (tmp_path / "run/metrics.jsonl").exists() and
+                 (tmp_path / "run/metrics.jsonl").stat().st_size > 0 or run.process.poll() is not None)
+        os.kill(worker_of(run, rank=1), signal.SIGKILL)
         code, _, err = run.finish()
-    assert code != 0
-    assert "co2: " in err
+    assert code == 128 + signal.SIGKILL, err
+    assert "co2: worker 1 was killed by signal 9 (Killed); ending the others" in err
 
 
 def test_workers_join_under_torchrun(tmp_path):
@@ -69,7 +79,20 @@ def test_workers_join_under_torchrun(tmp_path):
         pytest.skip("no torchrun here")
     result = subprocess.run([torchrun, "--standalone", "--nproc-per-node", "2", "--no-python", CO2, "train", *SMALL,
                              "--steps", "4", "--out", "run"], cwd=tmp_path, env=environment(), capture_output=True,
-                            text=True, timeout=120)
+                            text=True, timeout=SECONDS)
+    assert result.returncode == 0, result.stderr
+    assert json.loads((tmp_path / "run/config.json").read_text())["workers"] == 2
+    assert result.stdout.count("validation loss") == 1
+
+
+def test_workers_join_under_mpirun(tmp_path):
+    mpirun = shutil.which("mpirun")
+    if not mpirun:
+        pytest.skip("no mpirun here")
+    as_root = ["--allow-run-as-root"] if os.getuid() == 0 else []
+    result = subprocess.run([mpirun, "-n", "2", "--oversubscribe", *as_root, CO2, "train", *SMALL, "--steps", "4",
+                             "--out", "run"], cwd=tmp_path, env=environment(), capture_output=True, text=True,
+                            timeout=SECONDS)
     assert result.returncode == 0, result.stderr
     assert json.loads((tmp_path / "run/config.json").read_text())["workers"] == 2
     assert result.stdout.count("validation loss") == 1
@@ -80,3 +103,46 @@ def test_workers_join_under_co2_launch(tmp_path):
     assert result.returncode == 0, result.stderr
     text = "".join(line.removeprefix("[0] ") for line in result.stdout.splitlines())
     assert json.loads(text) == json.loads((tmp_path / "run/summary.json").read_text())
+
+
+def without_screen(how):
+    if how == "full":
+        os.dup2(os.open("/dev/full", os.O_WRONLY), 2)
+    else:
+        os.close(2)
+
+
+@pytest.mark.parametrize("how", ["full", "closed"])
+def test_a_run_needs_no_screen(how, tmp_path):
+    result = subprocess.run([CO2, "train", *SMALL, "--workers", "1", "--steps", "5", "--out", "run"], cwd=tmp_path,
+                            env=environment(), stdout=subprocess.PIPE, timeout=SECONDS,
+                            preexec_fn=lambda: without_screen(how))
+    assert result.returncode == 0
+    assert json.loads((tmp_path / "run/summary.json").read_text())["interrupted"] is False
+    for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines():
+        json.loads(line)
+
+
+def test_a_terminal_that_goes_away_ends_a_run_that_saves(tmp_path):
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(CO2, [CO2, "train", *SMALL, "--workers", "2", "--steps", "100000", "--out", str(tmp_path / "run")],
+                  environment())
+    metrics = tmp_path / "run/metrics.jsonl"
+    wait_for(lambda: metrics.exists() and metrics.stat().st_size > 0)
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGHUP
+    assert json.loads((tmp_path / "run/summary.json").read_text())["interrupted"] is True
+
+
+def test_a_used_folder_holds_the_new_run_only(tmp_path):
+    (tmp_path / "run").mkdir()
+    for name in ("summary.json", "trace.json", "metrics.jsonl"):
+        (tmp_path / "run" / name).write_text("old")
+    with Started("train", *SMALL, "--workers", 1, "--steps", 100000, "--out", "run", cwd=tmp_path) as run:
+        wait_for(lambda: (tmp_path / "run/config.json").exists())
+        assert not (tmp_path / "run/summary.json").exists()
+        assert not (tmp_path / "run/trace.json").exists()
+        run.signal(signal.SIGKILL)
+        run.finish()

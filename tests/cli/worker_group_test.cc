@@ -1,4 +1,4 @@
-#include "cli/worker_group.h"
+#include "processes/worker_group.h"
 
 #include <arpa/inet.h>
 #include <co2/error.h>
@@ -16,9 +16,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "cli/worker_environment.h"
+#include "processes/worker_environment.h"
 
-namespace co2::cli {
+namespace co2::processes {
 namespace {
 
 class WorkerGroup : public testing::Test {
@@ -216,4 +216,4 @@ TEST_F(WorkerGroup, SignalMaskAndHandlersAreAsBefore) {
 }
 
 }  // namespace
-}  // namespace co2::cli
+}  // namespace co2::processes

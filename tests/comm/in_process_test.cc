@@ -7,6 +7,7 @@
 #include <atomic>
 #include <future>
 
+#include "comm/collectives.h"
 #include "support/workers.h"
 
 namespace co2 {
@@ -15,7 +16,7 @@ namespace {
 using test::run_workers;
 
 TEST(InProcess, AllReduceSumsInOrderOfRank) {
-  for (const int size : {1, 2, 3, 7}) {
+  for (const int size : {1, 2, 3, 4, 7}) {
     for (const std::int64_t numel : {0, 1, 3, 1023, 1025}) {
       run_workers(size, [&](const Cluster& cluster) {
         auto group = cluster.communicator("test");
@@ -32,30 +33,12 @@ TEST(InProcess, AllReduceSumsInOrderOfRank) {
   }
 }
 
-TEST(InProcess, MaxBroadcastGatherScatter) {
-  constexpr int kSize = 3;
-  run_workers(kSize, [&](const Cluster& cluster) {
-    auto group = cluster.communicator("test");
-    const int rank = cluster.rank();
-
-    const at::Tensor largest = at::tensor({float(rank), -float(rank)});
-    group->all_reduce(largest, ReduceOp::kMax)->wait();
-    EXPECT_TRUE(largest.equal(at::tensor({2.F, 0.F})));
-
-    const at::Tensor word = at::full({5}, rank, at::kLong);
-    group->broadcast(word, 1)->wait();
-    EXPECT_TRUE(word.equal(at::full({5}, 1, at::kLong)));
-
-    const at::Tensor gathered = at::empty({kSize * 2});
-    group->all_gather(gathered, at::tensor({rank * 10.F, rank * 10.F + 1}))->wait();
-    EXPECT_TRUE(gathered.equal(at::tensor({0.F, 1.F, 10.F, 11.F, 20.F, 21.F})));
-
-    const at::Tensor part = at::empty({2});
-    group->reduce_scatter(part, at::arange(6, at::kFloat) * (rank + 1), ReduceOp::kSum)->wait();
-    EXPECT_TRUE(part.equal(at::tensor({2.F * rank, 2.F * rank + 1}) * 6));
-
-    group->barrier()->wait();
-  });
+TEST(InProcess, CollectivesFollowTheirDefinition) {
+  for (const int size : {1, 2, 3, 4, 7}) {
+    run_workers(size, [](const Cluster& cluster) {
+      test::expect_collectives_follow_their_definition(*cluster.communicator("test"));
+    });
+  }
 }
 
 TEST(InProcess, StartingReturnsWhileTheWireIsHeld) {

@@ -12,7 +12,9 @@ A defect is a patch NAME.patch beside this file whose header lines say what it i
 import argparse
 import json
 import os
+import re
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -67,12 +69,33 @@ def link(build, program, defect_object, output):
 
 
 def run_test(binary, test_filter):
+    """How it ended ("passed", "failed", or why neither can be said), the seconds it took, and what was printed.
+
+    Only GoogleTest's own word counts: a program that crashes or hangs has noticed nothing."""
     started = time.monotonic()
-    result = subprocess.run([str(binary), f"--gtest_filter={test_filter}"], capture_output=True, text=True,
-                            timeout=LIMIT_SECONDS)
-    if "[  PASSED  ] 0 tests" in result.stdout and "FAILED" not in result.stdout:
-        sys.exit(f"{binary.name} has no test {test_filter}")
-    return result.returncode == 0, time.monotonic() - started, result.stdout + result.stderr
+    # A session of its own: the test forks workers, and a hang must not leave them behind.
+    with subprocess.Popen([str(binary), f"--gtest_filter={test_filter}"], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, start_new_session=True) as process:
+        try:
+            printed, _ = process.communicate(timeout=LIMIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            printed, _ = process.communicate()
+            return f"did not end within {LIMIT_SECONDS} s", time.monotonic() - started, printed
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return verdict(process.returncode, printed), time.monotonic() - started, printed
+
+
+def verdict(code, printed):
+    if "[ RUN      ]" not in printed:
+        return f"ran no test (exit code {code})"
+    if code == 0 and re.search(r"^\[  PASSED  \] [1-9]", printed, re.MULTILINE) and "[  SKIPPED ]" not in printed:
+        return "passed"
+    if code == 1 and re.search(r"^\[  FAILED  \] \d+ tests?, listed below", printed, re.MULTILINE):
+        return "failed"
+    return f"ended with exit code {code} without a verdict"
 
 
 def main():
@@ -85,19 +108,20 @@ def main():
     defects = [d for d in sorted(HERE.glob("*.patch")) if not arguments.only or arguments.only in d.stem]
     for defect in defects:
         what, program, test_filter, source = read_defect(defect)
-        passes, _, printed = run_test(next(build.glob(f"tests/*/{program}")), test_filter)
-        if not passes:
-            print(f"BROKEN     {defect.stem}: {test_filter} fails without the defect:\n{printed}", flush=True)
+        outcome, _, printed = run_test(next(build.glob(f"tests/*/{program}")), test_filter)
+        if outcome != "passed":
+            print(f"BROKEN     {defect.stem}: without the defect {test_filter} {outcome}:\n{printed}", flush=True)
             failed.append(defect.stem)
             continue
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             mutant = folder / program
             link(build, program, compile_with_defect(build, defect, source, folder), mutant)
-            passes, seconds, _ = run_test(mutant, test_filter)
-        print(f"{'UNNOTICED' if passes else 'noticed  '}  {defect.stem}: {what} ({test_filter}, {seconds:.0f} s)",
-              flush=True)
-        if passes:
+            outcome, seconds, printed = run_test(mutant, test_filter)
+        if outcome == "failed":
+            print(f"noticed    {defect.stem}: {what} ({test_filter}, {seconds:.0f} s)", flush=True)
+        else:
+            print(f"UNNOTICED  {defect.stem}: {what}: {test_filter} {outcome}:\n{printed}", flush=True)
             failed.append(defect.stem)
     print(f"{len(defects) - len(failed)} passed, {len(failed)} failed")
     sys.exit(1 if failed or not defects else 0)

@@ -182,7 +182,7 @@ TEST(Checks, ASlowWorkerIsNamed) {
 TEST(Checks, MemoryIsForAllWorkersOfAMachineTogether) {
   auto workers = healthy();
   expect_level(check_memory(workers, 3.5e9), Level::kOk);
-  expect_level(check_memory(workers, 4.5e9), Level::kWarn, {"2 workers of 4.5 GB need 9 GB", "8 GB available"});
+  expect_level(check_memory(workers, 4.5e9), Level::kWarn, {"2 workers of 4.5 GB need 9.0 GB", "8.0 GB available"});
   workers[3].memory_available = 1e9;  // the tightest one counts
   expect_level(check_memory(workers, 1e9), Level::kWarn, {"host-b"});
   expect_level(check_room(workers, 0.4e9), Level::kOk);
@@ -191,6 +191,44 @@ TEST(Checks, MemoryIsForAllWorkersOfAMachineTogether) {
   expect_level(check_memory(workers, 1e12), Level::kOk);
   expect_level(check_room(workers, 1e12), Level::kOk);
   expect_level(check_memory(healthy(), 0), Level::kOk);
+}
+
+TEST(Checks, ContainersOfOneMachineHaveLimitsOfTheirOwn) {
+  // Two pods of 8 GB with a worker each, on a machine of 16.
+  std::vector<WorkerFacts> pods = {worker(0, "a", {0}), worker(1, "a", {1})};
+  pods[0].host = "pod-0";
+  pods[1].host = "pod-1";
+  for (WorkerFacts& w : pods) {
+    w.memory_available = 16e9;
+    w.container_memory = 8e9;
+  }
+  expect_level(check_room(pods, 5e9), Level::kOk);
+  expect_level(check_memory(pods, 5e9), Level::kOk);
+  pods[1].container_memory = 4e9;
+  expect_level(check_memory(pods, 5e9), Level::kWarn, {"1 worker needs 5.0 GB", "the container pod-1 has 4.0 GB"});
+  expect_level(check_room(pods, 5e9), Level::kFail, {"pod-1"});
+  pods[1].container_memory = 8e9;
+  for (WorkerFacts& w : pods) w.memory_available = 9e9;  // limits promise more than the machine has
+  expect_level(check_memory(pods, 5e9), Level::kWarn, {"2 workers of 5.0 GB need 10.0 GB", "the machine of pod-0"});
+  // Both in one pod.
+  for (WorkerFacts& w : pods) w.memory_available = 16e9, w.host = "pod-0";
+  expect_level(check_memory(pods, 5e9), Level::kWarn, {"2 workers", "the container pod-0 has 8.0 GB"});
+  for (WorkerFacts& w : pods) w.memory_available = 0;  // the machine's is not known, the limit is
+  expect_level(check_memory(pods, 5e9), Level::kWarn, {"the container pod-0"});
+}
+
+TEST(Checks, ACoreIsToSpareIfThreadsFillNeitherAWorkersCoresNorItsMachines) {
+  std::vector<WorkerFacts> workers = {worker(0, "a", {0, 1}), worker(1, "a", {2, 3})};
+  EXPECT_TRUE(core_to_spare(workers)) << "pinned to two cores each, one thread each";
+  workers[1].threads = 2;
+  EXPECT_FALSE(core_to_spare(workers)) << "rank 1 has none";
+  workers = {worker(0, "a", {0, 1}), worker(1, "a", {0, 1})};
+  EXPECT_FALSE(core_to_spare(workers)) << "two threads on the two cores that they share";
+  workers = {worker(0, "a", {0, 1, 2}), worker(1, "a", {0, 1, 2})};
+  EXPECT_TRUE(core_to_spare(workers));
+  for (WorkerFacts& w : workers) w.core_quota = 2;
+  EXPECT_FALSE(core_to_spare(workers)) << "a container that may use two cores";
+  EXPECT_FALSE(core_to_spare(healthy()));
 }
 
 }  // namespace

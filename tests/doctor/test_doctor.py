@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import time
 
 import pytest
 
@@ -151,11 +150,12 @@ def free_port():
 
 @pytest.mark.parametrize("rank, address", [(0, "127.0.0.1"), (1, "127.0.0.1"), (1, "192.0.2.1")])
 def test_a_worker_that_nobody_joins_gives_up(rank, address):
-    begin = time.monotonic()
     result = co2("doctor", *SMALL, "--rendezvous-timeout", 2, env=job(rank, free_port(), address))
     assert result.returncode == 3, result.stderr
-    assert result.stdout == "" and f"rank {rank}" in result.stderr or "route" in result.stderr
-    assert time.monotonic() - begin < 60
+    assert result.stdout == ""
+    # A machine without a default route never gets as far as the rendezvous with another host.
+    no_route = address != "127.0.0.1" and f"no route to host '{address}'" in result.stderr
+    assert f"rank {rank} of 2" in result.stderr or no_route, result.stderr
 
 
 def test_workers_with_other_options_are_told():

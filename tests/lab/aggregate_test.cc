@@ -96,6 +96,26 @@ TEST(Table, ShowsEveryRowAndWhatFailed) {
   EXPECT_NE(text.find("co2: 1 of 1 runs failed"), text.npos);
 }
 
+TEST(Table, ClaimsNoRepeatsThatDidNotHappen) {
+  const auto items = parse_strategies("none,co2");
+  const Scenario scenario = parse_rates("100mbit", 2)[0];
+  const auto text = [&](const std::vector<RunRecord>& records) {
+    return format_table(aggregate(records, 0, items, {}), scenario, items, 3);
+  };
+  const std::vector<RunRecord> two = {done_run(0, 0, 10), done_run(1, 0, 9), done_run(0, 1, 10)};
+  EXPECT_NE(text(two).find("median of 2 of 3 repeats"), std::string::npos) << text(two);
+  EXPECT_NE(text(two).find("co2: only 1 run\n"), std::string::npos) << text(two);
+  EXPECT_EQ(text(two).find("none: only"), std::string::npos) << text(two);
+  const std::vector<RunRecord> all = {done_run(0, 0, 10), done_run(0, 1, 10), failed_run(0, 2)};
+  EXPECT_NE(text(all).find("median of 3 repeats"), std::string::npos) << text(all);
+}
+
+TEST(Table, CutsPercentsSoThat100MeansAll) {
+  EXPECT_EQ(percent(0.9996), "99.9 %");
+  EXPECT_EQ(percent(1), "100.0 %");
+  EXPECT_EQ(percent(std::nan("")), "-");
+}
+
 TEST(Table, SaysWhenALinkIsOff) {
   const Rate asked{100e6};
   EXPECT_EQ(format_links({{.from = 0, .to = 1, .asked = asked, .measured = 95.6e6}}).find("OFF"), std::string::npos);

@@ -69,6 +69,15 @@ TEST(Chart, CopesWithOneRunAndWithNone) {
   expect_well_formed(drawn(options, {without_curve, done_run(2, 0, 1)}));
 }
 
+TEST(Chart, GivesAPeerItsColourWhateverElseIsShown) {
+  for (const char* strategies : {"none", "none,ddp,co2"}) {
+    LabOptions options = options_for("100mbit", strategies);
+    options.items.push_back(parse_peers("torchft-diloco")[0]);
+    const std::string svg = drawn(options, {done_run(options.items.size() - 1, 0, 100)});
+    EXPECT_NE(svg.find("stroke=\"#b5508a\""), svg.npos) << strategies;
+  }
+}
+
 TEST(Chart, PutsScenariosThatAreNoNumberSideBySide) {
   const LabOptions options = options_for("1gbit:100mbit,1gbit/5s/100mbit", "all");
   std::vector<RunRecord> records;

@@ -10,20 +10,21 @@
 #include <cstdio>
 #include <filesystem>
 #include <thread>
+#include <utility>
 
-#include "cli/child_process.h"
-#include "cli/signal_queue.h"
-#include "cli/worker_environment.h"
 #include "lab/link_check.h"
 #include "lab/run.h"
 #include "lab/tool.h"
+#include "processes/child_process.h"
+#include "processes/signal_queue.h"
+#include "processes/worker_environment.h"
 #include "train/files.h"
 
 namespace co2::lab {
 namespace {
 
 Tool tool_for(const std::vector<std::string>& command) {
-  return {.command = command, .environment = cli::as_list(cli::own_environment())};
+  return {.command = command, .environment = processes::as_list(processes::own_environment())};
 }
 
 /// What another program makes of this kernel, so that a mistake of ours is a failure and not a skip.
@@ -133,7 +134,7 @@ class RunTest : public NetworkTest {
       const std::string& script, const std::string& rates = "unlimited", const std::function<void()>& tick = [] {}) {
     RunSpec spec;
     spec.command = {"/bin/sh", "-c", script};
-    spec.environment = cli::own_environment();
+    spec.environment = processes::own_environment();
     spec.environment["OUT"] = folder_.path();
     spec.folder = folder_.path();
     spec.time_limit = time_limit_;
@@ -149,7 +150,7 @@ class RunTest : public NetworkTest {
 
   const train::TemporaryFolder folder_{testing::TempDir()};
   Network network_{World::allowed ? 2 : 0};
-  const cli::SignalQueue signals_;
+  const processes::SignalQueue signals_;
   std::chrono::seconds time_limit_{100};
 };
 
@@ -165,6 +166,29 @@ TEST_F(RunTest, EndsTheOthersWhenOneFails) {
   EXPECT_EQ(end.kind, RunEnd::Kind::kFailed);
   EXPECT_NE(end.why.find("worker 1 ended with exit code 3"), std::string::npos) << end.why;
   EXPECT_NE(end.why.find("too bad"), std::string::npos) << end.why;
+  expect_nobody_left();
+}
+
+TEST_F(RunTest, BlamesTheOneThatWasKilled) {
+  // Both end during the same tick, which is long.
+  const RunEnd end = run("sleep 0.3; test $RANK = 0 && exit 3; kill -KILL $$", "unlimited",
+                         [] { std::this_thread::sleep_for(std::chrono::seconds(1)); });
+  EXPECT_EQ(end.kind, RunEnd::Kind::kFailed);
+  EXPECT_NE(end.why.find("worker 1 was killed by signal 9"), std::string::npos) << end.why;
+}
+
+TEST_F(RunTest, IsWorthNothingOnceItWasSuspended) {
+  const std::string status = fmt::format("/proc/{}/status", getpid());
+  run_tool(tool_for({"/bin/sh", "-c",
+                     fmt::format("while [ -e {0} ]; do grep -q 'State:.T' {0} && exec kill -CONT {1}; sleep 0.05; done "
+                                 "> /dev/null 2>&1 &",
+                                 status, getpid())}));
+  bool asked = false;
+  const RunEnd end = run("exec sleep 1000", "unlimited", [&] {
+    if (!std::exchange(asked, true)) kill(getpid(), SIGTSTP);
+  });
+  EXPECT_EQ(end.kind, RunEnd::Kind::kFailed);
+  EXPECT_NE(end.why.find("suspended"), std::string::npos) << end.why;
   expect_nobody_left();
 }
 

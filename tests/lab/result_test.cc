@@ -27,22 +27,23 @@ class Result : public testing::Test {
 std::string steady_metrics() {
   std::string text;
   for (int step = 10; step <= 100; step += 5) {
-    text += fmt::format(R"({{"step":{},"wall_seconds":{},"train_loss":{},"train_loss_step":{},)"
-                        R"("tokens_per_second":{},"local_steps":{}}})"
+    text += fmt::format(R"({{"step":{},"wall_seconds":{},"training_seconds":{},"train_loss":{},"train_loss_step":{},)"
+                        R"("local_steps":{}}})"
                         "\n",
-                        step, 3 + 0.1 * step, 5 - 0.02 * (step - 5), step - 5, step == 10 ? 50.0 : 100.0,
-                        step < 50 ? 12 : 24);
+                        step, 3 + 0.1 * step, 0.1 * step, 5 - 0.02 * (step - 5), step - 5, step < 50 ? 12 : 24);
   }
   return text;
 }
 
 TEST_F(Result, ComesFromTheFilesOfARun) {
-  write(R"({"units_per_second":99,"units":1000,"steps":100,"training_seconds":10.1,"transfer_seconds":2,
+  write(
+      R"({"units_per_second":99,"units":1000,"steps":100,"training_seconds":10.1,"final_exchange_seconds":0.3,"transfer_seconds":2,
             "exposed_seconds":0.5,"bytes_sent_per_worker":3000,"train_loss":3.1,"validation_loss":3.2,"unit":"tokens",
             "parameters":1234,"corpus":{"name":"synthetic"},"recipe":{"local_steps":12,"fragments":4}})",
-        steady_metrics());
+      steady_metrics());
   const Figures figures = read();
   EXPECT_EQ(figures.units_per_second, 99);
+  EXPECT_EQ(figures.final_exchange_seconds, 0.3);
   EXPECT_EQ(figures.overlap(), 0.75);
   EXPECT_EQ(figures.per_step(figures.bytes_per_worker), 30);
   EXPECT_EQ(figures.local_steps, 24) << "the one in force at the end";
@@ -63,10 +64,26 @@ TEST_F(Result, TellsWhenALossWasReachedOnTheTrainingClock) {
   EXPECT_NEAR(lowest(curve), 5 - 0.02 * 95, 1e-9);
 }
 
+TEST_F(Result, DoesNotCountEvaluationsAsTraining) {
+  // 20 steps of a second; after the tenth, and at the end, an evaluation of 100 s.
+  std::string metrics;
+  const auto line = [&](int step, double wall) {
+    metrics += fmt::format(R"({{"step":{0},"wall_seconds":{1},"training_seconds":{0},"train_loss":{2}}})"
+                           "\n",
+                           step, wall, 5 - 0.1 * step);
+  };
+  for (int step = 1; step <= 20; ++step) line(step, step + (step > 10 ? 100 : 0));
+  line(20, 220);
+  write(R"({"units_per_second":1,"steps":20})", metrics);
+  const auto curve = read().curve;
+  EXPECT_NEAR(seconds_to(curve, 5 - 0.1 * 15 + 1e-9).value_or(-1), 15, 1e-9);
+  EXPECT_NEAR(curve.back().seconds, 20, 1e-9);
+}
+
 TEST_F(Result, SmoothsOverATwentiethOfTheSteps) {
   std::string metrics;
   for (int step = 1; step <= 100; ++step) {
-    metrics += fmt::format(R"({{"step":{0},"wall_seconds":{0},"train_loss":{1}}})"
+    metrics += fmt::format(R"({{"step":{0},"training_seconds":{0},"train_loss":{1}}})"
                            "\n",
                            step, step % 2 == 0 ? 2 : 4);
   }
@@ -79,7 +96,7 @@ TEST_F(Result, SmoothsOverATwentiethOfTheSteps) {
 TEST_F(Result, OfAPeerMayLackWhatItCannotMeasure) {
   write(R"({"units_per_second":99,"steps":10,"transfer_seconds":null,"exposed_seconds":null,
             "bytes_sent_per_worker":null,"local_steps":8,"train_loss":3.1})",
-        "{\"step\":1,\"wall_seconds\":1,\"train_loss\":null,\"local_steps\":null}\n");
+        "{\"step\":1,\"training_seconds\":1,\"train_loss\":null,\"local_steps\":null}\n");
   const Figures figures = read();
   EXPECT_TRUE(std::isnan(figures.overlap()));
   EXPECT_TRUE(std::isnan(figures.per_step(figures.bytes_per_worker)));

@@ -59,10 +59,12 @@ def test_a_short_comparison(tmp_path):
     for word in ("50mbit; median of 1 repeat", "unlimited; median", "none ", "ddp@6", "co2 ", "tokens/s", "of none"):
         assert word in result.stdout
     assert result.stderr.count("(asked 50 Mbit/s)") == 6, "every link is measured before each run, both ways"
+    assert "written: figures.json, picture.svg, and a folder for each run in out" in result.stdout
     figures = json.loads((tmp_path / "figures.json").read_text())
     assert [(run["rate"], run["strategy"]) for run in figures["runs"]] == \
         [(rate, name) for rate in ("50mbit", "unlimited") for name in ("none", "ddp@6", "co2")]
     assert all(run["error"] is None for run in figures["runs"])
+    assert all(run["final_exchange_seconds"] >= 0 for run in figures["runs"])
     assert figures["configurations"]["co2"]["learning_rate"] == 1e-3
     slow, fast = ({row["strategy"]: row for row in table["rows"]} for table in figures["tables"])
     assert slow["none"]["ratio_to_none"]["median"] == 1
@@ -79,23 +81,29 @@ def test_a_short_comparison(tmp_path):
     assert not (run / "model").exists()
 
 
-def test_local_steps_follow_the_network(tmp_path):
-    """Fast, slow, fast. The wanted τ differ by far more than the noise of a shared machine. Exchanges may cost more than
-    by default, so that it is the network which decides. A round on the slow link takes more than two seconds, and τ
-    follows after two or three of them: the second half of that phase counts as settled."""
+def run_with_changing_rate(folder):
+    """Fast, slow, fast. The number of steps is the one of 70 s on the fast link. Returns the lines of metrics.jsonl, and
+    when the link became slow and fast again."""
     training = ["--corpus", "synthetic", "--batch", "2", "--context", "32", "--repeats", "1"]
-    result = co2("lab", *training, "--rates", "1gbit", "--strategies", "none", "--steps", 200, "--out", "fast", cwd=tmp_path)
+    result = co2("lab", *training, "--rates", "1gbit", "--strategies", "none", "--steps", 200, "--out", "fast", cwd=folder)
     assert result.returncode == 0, result.stderr
-    (table,) = json.loads((tmp_path / "fast/lab.json").read_text())["tables"]
+    (table,) = json.loads((folder / "fast/lab.json").read_text())["tables"]
     steps_per_second = table["rows"][0]["units_per_second"]["median"] / (2 * 2 * 32)
+    # Exchanges may cost more than by default, so that it is the network which decides.
     result = co2("lab", *training, "--rates", "1gbit/8s/20mbit/30s/1gbit", "--strategies", "co2",
-                 "--steps", round(70 * steps_per_second), "--out", "out", "--", "--exchange-share", 0.05, cwd=tmp_path)
+                 "--steps", round(70 * steps_per_second), "--out", "out", "--", "--exchange-share", 0.05, cwd=folder,
+                 seconds=360)  # 70 s were measured on what may have been a quieter machine
     assert result.returncode == 0, result.stderr
-    (run,) = json.loads((tmp_path / "out/lab.json").read_text())["runs"]
+    (run,) = json.loads((folder / "out/lab.json").read_text())["runs"]
     slow, fast = (change["wall_seconds"] for change in run["rate_changes"])
-    lines = [json.loads(line) for line in next(tmp_path.glob("out/*/co2/repeat-1/metrics.jsonl")).read_text().splitlines()]
-    assert lines[-1]["wall_seconds"] > fast + 10, "the run must see all three rates"
+    metrics = next(folder.glob("out/*/co2/repeat-1/metrics.jsonl")).read_text()
+    return [json.loads(line) for line in metrics.splitlines()], slow, fast
 
+
+def what_did_not_follow(lines, slow, fast):
+    """A sentence, or None. The wanted τ differ by far more than the noise of a shared machine. A round on the slow link
+    takes more than two seconds, and τ follows after two or three of them: the second half of that phase counts as
+    settled."""
     def between(begin, end):
         return [line for line in lines if begin <= line["wall_seconds"] < end]
 
@@ -103,12 +111,30 @@ def test_local_steps_follow_the_network(tmp_path):
         first, last = part[0], part[-1]
         return (last["exposed_seconds"] - first["exposed_seconds"]) / (last["wall_seconds"] - first["wall_seconds"])
 
-    before, during, after = between(0, slow), between((slow + fast) / 2, fast), lines[-20:]
-    chosen = [line["local_steps"] for line in lines]
-    assert during[-1]["local_steps"] > 1.5 * before[-1]["local_steps"], chosen
-    assert after[-1]["local_steps"] < 0.7 * during[-1]["local_steps"], chosen
-    assert exposed_share(during) < 0.05, chosen
-    assert exposed_share(between(fast, 1e9)) < 0.05, chosen
+    if lines[-1]["wall_seconds"] <= fast + 10:
+        return "the run did not see all three rates"
+    during = between((slow + fast) / 2, fast)
+    before, settled, after = (part[-1]["local_steps"] for part in (between(0, slow), during, lines))
+    if settled <= 1.5 * before or after >= 0.7 * settled:
+        return f"τ was {before} before, {settled} during, and {after} after the slow phase"
+    for name, part in (("slow", during), ("last", between(fast, 1e9))):
+        if (share := exposed_share(part)) >= 0.05:
+            return f"in the {name} phase workers waited for {share:.1%} of the time; τ was " \
+                   f"{[line['local_steps'] for line in part]}"
+    return None
+
+
+def test_local_steps_follow_the_network(tmp_path, capsys):
+    """Twice at most: another program that takes the cores for a while looks like a slow network."""
+    problem = None
+    for attempt in ("first", "second"):
+        (tmp_path / attempt).mkdir()
+        problem = what_did_not_follow(*run_with_changing_rate(tmp_path / attempt))
+        if problem is None:
+            break
+        with capsys.disabled():
+            print(f"\nthe {attempt} run with a changing rate: {problem}", flush=True)
+    assert problem is None, problem
 
 
 def test_killed_in_the_middle_it_leaves_nothing(tmp_path):
@@ -137,6 +163,29 @@ def test_interrupted_it_shows_what_it_has(number, tmp_path):
     assert "none@4" in out and "co2 " not in out
     assert "stopped" in err
     assert len(json.loads((tmp_path / "out/lab.json").read_text())["runs"]) == 1
+
+
+def test_interrupted_while_it_prepares_it_leaves_nothing(tmp_path):
+    """Not even what the set-up of the peers had started: here a stand-in for pip."""
+    peers = tmp_path / "peers"
+    peers.mkdir()
+    (peers / "train.py").touch()
+    (peers / "setup").write_text("#!/bin/sh\nsleep 1000 &\ntouch started\nwait\n")
+    (peers / "setup").chmod(0o755)
+    with Started("lab", *SMALL, "--rates", "100mbit", "--strategies", "co2", "--peers", "torch-ddp", "--out", "out",
+                 cwd=tmp_path, env=environment(CO2_PEERS=str(peers))) as lab:
+        wait_for(lambda: (tmp_path / "started").exists() or lab.process.poll() is not None)
+        lab.signal(signal.SIGINT)
+        code, _, err = lab.finish()
+    assert code == 128 + signal.SIGINT and "before the first run" in err, err
+
+
+@pytest.mark.parametrize("flag", ["--json", "--svg"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(flag, tmp_path):
+    (tmp_path / "file").touch()
+    result = co2("lab", *SMALL, "--out", "out", flag, "file/figures", cwd=tmp_path)
+    assert result.returncode == 4 and f"{flag} file/figures can't be written" in result.stderr
+    assert "run 1/" not in result.stderr
 
 
 def test_one_failure_does_not_end_the_rest(tmp_path):

@@ -2,6 +2,8 @@
 
 #include <co2/error.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
@@ -21,7 +23,31 @@ TEST(Tool, GetsItsInputAndGivesItsOutput) {
 TEST(Tool, IsEndedAfterItsTime) {
   Tool tool{.command = {"/bin/sh", "-c", "sleep 100 & sleep 100"}, .environment = {"PATH=/bin:/usr/bin"}};
   tool.timeout = std::chrono::milliseconds(50);
-  EXPECT_EQ(run_tool(tool).code, 128 + SIGKILL);
+  const ToolResult result = run_tool(tool);
+  EXPECT_EQ(result.code, 128 + SIGKILL);
+  EXPECT_EQ(how_it_ended(tool, result), "took longer than 0.05 s");
+  tool.timeout = std::chrono::minutes(30);
+  EXPECT_EQ(how_it_ended(tool, result), "took longer than 30 min");
+  EXPECT_EQ(how_it_ended(tool, {.code = 3}), "ended with exit code 3");
+}
+
+TEST(Tool, IsEndedByASignalWithAllThatItStarted) {
+  const processes::SignalQueue signals;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);  // not closed at exec: whoever lives has it
+  Tool tool{.command = {"/bin/sh", "-c", "sleep 100 & kill -TERM $PPID; wait"}, .environment = {"PATH=/bin:/usr/bin"}};
+  tool.signals = &signals;
+  try {
+    run_tool(tool);
+    ADD_FAILURE() << "it was not stopped";
+  } catch (const Stopped& stopped) {
+    EXPECT_EQ(stopped.exit_code(), 128 + SIGTERM);
+  }
+  close(ends[1]);
+  pollfd nobody_left{.fd = ends[0], .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&nobody_left, 1, 10'000), 1);
+  EXPECT_TRUE(nobody_left.revents & POLLHUP);
+  close(ends[0]);
 }
 
 TEST(Tool, SaysWhyItCannotStart) {

@@ -118,9 +118,27 @@ def wire_cases():
 IN_PROCESS = [*strategy_cases(), *option_cases(), *special_cases(), *wire_cases()]
 assert len({case["name"] for case in IN_PROCESS}) == len(IN_PROCESS)
 
-GLOO = [make(f"gloo-{strategy}-{workers}", strategy, workers, tau, weights=weights, schedule="warm-up",
-             inner_momentum=0.5, bucket_bytes=2048)
-        for workers, tau, weights in ((3, 4, "unequal"), (4, 7, "absent")) for strategy in STRATEGIES]
+
+def gloo_cases():
+    """For real processes: every strategy as it comes, and the mechanism's own axes, each value of them at least once."""
+    for workers, tau, weights, schedule in ((3, 4, "unequal", "warm-up"), (4, 7, "absent", "zeros"),
+                                            (7, 10, "nobody", "constant")):
+        for strategy in STRATEGIES:
+            yield make(f"gloo-{strategy}-{workers}", strategy, workers, tau, weights=weights, schedule=schedule,
+                       inner_momentum=0.5, bucket_bytes=2048)
+    for workers, fragments, restart, schedule, clip in (
+            (3, 1, "keep", "constant", dict(clip=60.0, clip_mode="norm")),
+            (3, 2, "mix", "zeros", dict(clip=2.5)),
+            (4, 5, "keep", "warm-up", dict(clip=60.0, clip_mode="norm")),
+            (4, 1, "paper", "zeros", dict(clip=60.0, clip_mode="norm")),
+            (7, 2, "keep", "zeros", dict(clip=2.5)),
+            (7, 5, "keep", "constant", dict(clip=60.0, clip_mode="norm"))):
+        yield make(f"gloo-{restart}-P{fragments}-{workers}", "co2", workers, 7, weights="unequal", schedule=schedule,
+                   restart=restart, fragments=fragments, bucket_bytes=1024, **clip,
+                   **({"mix": 0.35} if restart == "mix" else {}))
+
+
+GLOO = [*gloo_cases()]
 # Two workers: with more, the order in which Gloo's ring adds up, and so what is rounded, differs from place to place.
 GLOO_WIRE = [make(f"gloo-wire-{strategy}", strategy, 2, 4, weights="unequal", bucket_bytes=2048, wire="bfloat16")
              for strategy in ("co2", "streaming-diloco", "slowmo")]

@@ -28,10 +28,11 @@ LOSSY_SHARE = 0.02
 LOSSY_UNITS = 2.0 ** 16
 
 
-def distances(case, result, expected):
+def distances(case, result, expected, data):
     """For each snapshot: the distance of every element on every worker, in units in the last place."""
     layout = oracle.Layout(case["groups"])
-    largest = np.zeros(len(layout.parameters))
+    initial = np.abs(layout.flat(data.initial))
+    largest = np.array([initial[begin:end].max(initial=0.0) for begin, end in layout.parameters])
     for index, (live, consensus) in enumerate(expected):
         of_snapshot = []
         for p, (begin, end) in enumerate(layout.parameters):
@@ -45,15 +46,15 @@ def distances(case, result, expected):
         yield np.concatenate(of_snapshot)
 
 
-def units(case, result, expected):
+def units(case, result, expected, data):
     """The largest difference of each snapshot, in units in the last place."""
-    return np.array([of_snapshot.max() for of_snapshot in distances(case, result, expected)])
+    return np.array([of_snapshot.max() for of_snapshot in distances(case, result, expected, data)])
 
 
 def difference(case, result, data, rules=oracle.Oracle):
     """None if the library did what `rules` say, otherwise a sentence with the first place where it did not."""
     lossy = case["options"].get("wire", "plain") != "plain"
-    seen = list(distances(case, result, oracle.run(case, data, rules)))
+    seen = list(distances(case, result, oracle.run(case, data, rules), data))
     limit = LOSSY_UNITS if lossy else UNITS
     for at, of_snapshot in enumerate(seen):
         if (worst := of_snapshot.max()) > limit:

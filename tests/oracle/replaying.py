@@ -69,30 +69,31 @@ def program():
     return path
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def clean_environment():
+    kept = {name: value for name, value in os.environ.items()
+            if not name.startswith(("OMPI_", "SLURM_", "TORCHELASTIC_", "PMI", "CO2_"))}
+    return kept | dict(OMP_NUM_THREADS="1")
 
 
-def environments(backend, cases):
-    clean = {name: value for name, value in os.environ.items()
-             if not name.startswith(("OMPI_", "SLURM_", "TORCHELASTIC_", "PMI", "CO2_"))}
-    clean["OMP_NUM_THREADS"] = "1"
-    if backend != "environment":
-        return [clean]
-    (size,) = {case["workers"] for case in cases}
-    job = dict(WORLD_SIZE=str(size), LOCAL_WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
-    return [clean | job | dict(RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(size)]
+def run_as_ranks(command, size):
+    """As that many processes of one job. Rank 0 gets the socket for the store open: nobody else can take its port."""
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as store:
+        job = dict(WORLD_SIZE=str(size), LOCAL_WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1",
+                   MASTER_PORT=str(store.getsockname()[1]))
+        ranks = [clean_environment() | job | dict(RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(size)]
+        ranks[0]["CO2_MASTER_LISTEN_FD"] = str(store.fileno())
+        run_processes(command, ranks, for_the_first=(store.fileno(),))
 
 
-def run_processes(command, variables):
+def run_processes(command, variables, for_the_first=()):
+    """One process for each set of variables; the first inherits these descriptors."""
     processes = []
     deadline = time.monotonic() + LIMIT_SECONDS
     try:
         for environment in variables:
             processes.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
-                                              stderr=subprocess.STDOUT, text=True))
+                                              stderr=subprocess.STDOUT, text=True,
+                                              pass_fds=() if processes else for_the_first))
         # Polled, not waited for in order: when one fails, the others need not run into their time limit.
         while any(p.poll() is None for p in processes) and all(p.poll() in (None, 0) for p in processes):
             if time.monotonic() > deadline:
@@ -121,12 +122,39 @@ def replay_files(backend, cases, data_of, reader):
                 written[id(data)] = data.write(place)
             items.append(case | written[id(data)])
         (folder / "batch.json").write_text(json.dumps(dict(backend=backend, cases=items)))
-        run_processes([program(), str(folder / "batch.json"), str(folder / "out")], environments(backend, cases))
+        command = [program(), str(folder / "batch.json"), str(folder / "out")]
+        if backend == "environment":
+            (size,) = {case["workers"] for case in cases}
+            run_as_ranks(command, size)
+        else:
+            run_processes(command, [clean_environment()])
         return {case["name"]: reader(case, folder / "out") for case in cases}
 
 
 def replay(backend, cases, data_of):
     return replay_files(backend, cases, data_of, read)
+
+
+class Batches:
+    """Results by case, of lists of cases that run in one go: LibTorch takes a second to start. `batch_of` tells which
+    batch a case is in. A batch is run when its first case is asked for, and only the newest is kept; one that failed is
+    not tried again for each of its cases."""
+
+    def __init__(self, backend, cases, batch_of):
+        self.backend, self.cases, self.batch_of = backend, cases, batch_of
+        self.batch, self.results, self.failure = None, {}, None
+
+    def __getitem__(self, case):
+        batch = self.batch_of(case)
+        if batch != self.batch:
+            self.batch, self.results, self.failure = batch, {}, None
+            try:
+                self.results = replay(self.backend, [c for c in self.cases if self.batch_of(c) == batch], random_data)
+            except (RuntimeError, TimeoutError) as error:
+                self.failure = error
+        if self.failure:
+            raise self.failure
+        return self.results[case["name"]]
 
 
 _random = {}

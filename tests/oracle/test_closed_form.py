@@ -127,7 +127,8 @@ def test_slowmo_without_momentum_is_local_sgd():
     slowmo = make("slowmo", "slowmo", 4, 7, weights="unequal", inner_momentum=0.9, momentum=0.0)
     local = make("local", "local-sgd", 4, 7, weights="unequal", inner_momentum=0.9)
     results = replay("in-process", [slowmo, local], random_data)
-    seen = comparing.units(slowmo, results["slowmo"], pairs(results["local"], range(slowmo["steps"] + 1)))
+    seen = comparing.units(slowmo, results["slowmo"], pairs(results["local"], range(slowmo["steps"] + 1)),
+                           random_data(slowmo))
     # SlowMo divides the mean by the rate and multiplies it back.
     assert (seen <= 2).all(), seen
 
@@ -136,7 +137,7 @@ def test_local_sgd_at_every_step_is_synchronous_sgd():
     local = make("local", "local-sgd", 4, 1, steps=20)
     ddp = make("ddp", "ddp", 4, 1, steps=20)
     results = replay("in-process", [local, ddp], random_data)
-    seen = comparing.units(local, results["local"], pairs(results["ddp"], range(21)))
+    seen = comparing.units(local, results["local"], pairs(results["ddp"], range(21)), random_data(local))
     assert (seen <= comparing.UNITS).all(), seen
 
 

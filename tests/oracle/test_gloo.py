@@ -7,22 +7,19 @@ another order.
 import pytest
 
 import comparing
-from cases import GLOO, GLOO_WIRE, STRATEGIES
-from replaying import random_data, replay
+from cases import GLOO, GLOO_WIRE
+from replaying import Batches, random_data, replay
 
 
-@pytest.fixture(scope="module", params=[3, 4], ids=["3 processes", "4 processes"])
-def results(request):
+@pytest.fixture(scope="module")
+def results():
     """All cases of one size, in one go of that many processes."""
-    chosen = [case for case in GLOO if case["workers"] == request.param]
-    return chosen, replay("environment", chosen, random_data)
+    return Batches("environment", GLOO, lambda case: case["workers"])
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_follows_the_rules(strategy, results):
-    cases, by_name = results
-    (case,) = (case for case in cases if case["strategy"] == strategy)
-    check(case, by_name[case["name"]])
+@pytest.mark.parametrize("case", sorted(GLOO, key=lambda case: case["workers"]), ids=lambda case: case["name"])
+def test_follows_the_rules(case, results):
+    check(case, results[case])
 
 
 @pytest.fixture(scope="module")

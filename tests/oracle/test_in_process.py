@@ -4,34 +4,15 @@ import pytest
 
 import comparing
 from cases import IN_PROCESS
-from replaying import random_data, replay
+from replaying import Batches, random_data
 
-BATCH = 24  # cases per process: LibTorch takes a second to start
-
-
-class Batches:
-    """Results by case. A batch is run when its first case is asked for, and only the newest is kept; a batch that
-    failed is not tried again for each of its cases."""
-
-    def __init__(self):
-        self.first, self.results, self.failure = None, {}, None
-
-    def __getitem__(self, case):
-        first = IN_PROCESS.index(case) // BATCH * BATCH
-        if first != self.first:
-            self.first, self.results, self.failure = first, {}, None
-            try:
-                self.results = replay("in-process", IN_PROCESS[first:first + BATCH], random_data)
-            except RuntimeError as error:
-                self.failure = error
-        if self.failure:
-            raise self.failure
-        return self.results[case["name"]]
+BATCH = 24  # cases per process
+PLACE = {case["name"]: place for place, case in enumerate(IN_PROCESS)}
 
 
 @pytest.fixture(scope="module")
 def results():
-    return Batches()
+    return Batches("in-process", IN_PROCESS, lambda case: PLACE[case["name"]] // BATCH)
 
 
 @pytest.mark.parametrize("case", IN_PROCESS, ids=lambda case: case["name"])

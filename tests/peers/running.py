@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -74,26 +75,38 @@ def free_ports() -> int:
     raise AssertionError("no two free ports")
 
 
-def peer(python: str, name: str, config: pathlib.Path, out: pathlib.Path) -> tuple[dict, list[dict], int]:
-    """Two workers to their end: summary, metrics, and the port of their rendezvous."""
-    port = free_ports()
-    workers = []
+def run_ranks(command: list[str], port: int) -> tuple[bool, str]:
+    """Two workers to their end: whether both did well, and what they printed."""
+    workers, printed = [], ""
     try:
         for rank in range(2):
             workers.append(subprocess.Popen(
-                [python, str(PEERS / "train.py"), "--config", str(config), "--peer", name, "--local-steps",
-                 str(LOCAL_STEPS), "--out", str(out)],
-                env=environment(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
-                                GLOO_SOCKET_IFNAME="lo"),
+                command, env=environment(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
+                                         MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo"),
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True))
         for worker in workers:
-            output, _ = worker.communicate(timeout=SECONDS)
-            assert worker.returncode == 0, output
+            printed += worker.communicate(timeout=SECONDS)[0]
+            if worker.returncode != 0:
+                return False, printed
+        return True, printed
     finally:
         for worker in workers:
             if worker.poll() is None:
                 os.killpg(worker.pid, signal.SIGKILL)
                 worker.communicate()
+
+
+def peer(python: str, name: str, config: pathlib.Path, out: pathlib.Path) -> tuple[dict, list[dict], int]:
+    """Two workers to their end: summary, metrics, and the port of their rendezvous.
+
+    PyTorch can't be handed an open socket, so another test may take the port in between: then once more with others."""
+    for attempts_left in (2, 1, 0):
+        port = free_ports()
+        well, printed = run_ranks([python, str(PEERS / "train.py"), "--config", str(config), "--peer", name,
+                                   "--local-steps", str(LOCAL_STEPS), "--out", str(out)], port)
+        if well or not attempts_left or not re.search("EADDRINUSE|address already in use", printed, re.IGNORECASE):
+            break
+    assert well, printed
     metrics = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     return json.loads((out / "summary.json").read_text()), metrics, port
 

@@ -1,5 +1,7 @@
 """PyTorch's own strategies with two workers: they end where ours of the same kind end, and report in our words."""
 
+import fcntl
+import subprocess
 import sys
 
 import pytest
@@ -22,6 +24,8 @@ def test_ends_with_the_loss_of_our_own_strategy(tmp_path, name, ours):
     assert theirs["units_per_second"] == pytest.approx(theirs["units"] / theirs["training_seconds"])
     assert [row["step"] for row in metrics] == [*range(1, running.STEPS + 1), running.STEPS]
     assert metrics[-1]["validation_loss"] == theirs["validation_loss"]
+    clock = [row["training_seconds"] for row in metrics]
+    assert 0 < clock[0] and clock == sorted(clock) and clock[-1] <= theirs["training_seconds"]
 
 
 def test_averaging_in_the_middle_of_a_period_ends_with_one_model(tmp_path):
@@ -33,6 +37,26 @@ def test_averaging_in_the_middle_of_a_period_ends_with_one_model(tmp_path):
     expected = running.json.loads((tmp_path / "co2-local-sgd" / "summary.json").read_text())
     assert running.relative_difference(expected["validation_loss"], theirs["validation_loss"]) < TOLERANCE
     assert {row["step"] for row in metrics if row["validation_loss"]} == {3, 6, 9}
+
+
+def setup(folder, **variables):
+    return subprocess.Popen([running.PEERS / "setup"], env=running.environment(CO2_PEERS_VENV=str(folder), **variables),
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_setup_refuses_a_link_that_leads_nowhere(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    _, said = setup(tmp_path / "link").communicate(timeout=running.SECONDS)
+    assert "link is a link to" in said and "Remove the link, or name another folder: CO2_PEERS_VENV" in said
+
+
+def test_setup_waits_for_another_one(tmp_path):
+    with (tmp_path / "venv.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        second = setup(tmp_path / "venv", CO2_PEERS_BASE="no-such-python")
+        assert "another peers/setup is at work" in second.stderr.readline()
+    _, said = second.communicate(timeout=running.SECONDS)
+    assert "no-such-python is no Python" in said  # its own turn
 
 
 @pytest.mark.parametrize("arguments, message", [

@@ -44,8 +44,11 @@ def test_overlapped_strategies_learn(python, tmp_path, name, fragments, delay):
     assert nobody_listens(port + 1)
 
 
-def test_fragments_that_do_not_divide_the_period_are_an_error(python, tmp_path):
+@pytest.mark.parametrize("local_steps, fragments, delay", [(6, 3, 1), (7, 1, 6)])
+def test_fragments_are_as_many_as_divide_the_period(python, tmp_path, local_steps, fragments, delay):
     config = running.write_config(tmp_path)
     done = running.train(python, "--config", config, "--out", tmp_path, "--peer", "torchft-streaming",
-                         "--local-steps", "6")
-    assert done.returncode == 1 and "multiple of its 4 fragments, not 6" in done.stderr
+                         "--local-steps", local_steps)
+    assert done.returncode == 0, done.stderr
+    recipe = running.json.loads((tmp_path / "summary.json").read_text())["recipe"]
+    assert (recipe["fragments"], recipe["delay"]) == (fragments, delay)

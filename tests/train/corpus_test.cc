@@ -86,6 +86,18 @@ TEST(Corpus, AutomaticChoiceIsSyntheticForAllIfOneWorkerFails) {
   EXPECT_TRUE(said.empty());
 }
 
+TEST(Corpus, AnInterruptedDownloadIsNoReasonToTrainOnSomethingElse) {
+  const TestFolder folder;
+  write_atomically(folder / "npm", "#!/bin/sh\nexec /bin/sleep 60\n");
+  std::filesystem::permissions(folder / "npm", std::filesystem::perms::owner_all);
+  const ScopedVariable path("PATH", folder.path().string());
+  const ScopedVariable data("CO2_DATA", (folder / "cache").string());
+  CorpusContext context;
+  context.cancelled = [] { return true; };
+  const auto message = message_of<DataError>([&] { load_corpus("auto", context); });
+  EXPECT_NE(message.find("asked to stop"), std::string::npos) << message;
+}
+
 TEST(Corpus, CacheFolderIsTheUsersChoice) {
   const ScopedVariable home("HOME", "/home/someone");
   {

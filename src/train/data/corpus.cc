@@ -28,9 +28,14 @@ Corpus synthetic() { return from_text("synthetic", synthetic_text(kSyntheticByte
 
 Corpus from_folder(const fs::path& folder) {
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.is_regular_file() && entry.path().extension() == ".txt") files.push_back(entry.path());
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code unknown;  // one that can't be looked at may be anything: reading it will say why
+    if (entry->path().extension() == ".txt" && (entry->is_regular_file(unknown) || unknown)) {
+      files.push_back(entry->path());
+    }
   }
+  if (error) throw DataError(fmt::format("can't read the corpus folder {}: {}", folder.string(), error.message()));
   if (files.empty()) throw DataError(fmt::format("the corpus folder {} has no .txt files", folder.string()));
   std::ranges::sort(files);
   std::string text;
@@ -79,6 +84,9 @@ Corpus automatic(const CorpusContext& context) {
       problem = error.what();
     }
     if (context.agree(corpus.has_value())) return *corpus;
+    // A download that was interrupted is no reason to train on something else.
+    const bool cancelled = context.cancelled && context.cancelled();
+    if (!context.agree(!cancelled)) throw DataError("asked to stop while loading the corpus");
     reason = problem;
     break;
   }

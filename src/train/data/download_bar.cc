@@ -1,10 +1,11 @@
 #include "train/data/download_bar.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+
+#include "processes/screen.h"
 
 namespace co2::train {
 
@@ -14,11 +15,11 @@ DownloadBar::DownloadBar(std::string name, fs::path folder, double megabytes)
     : name_(std::move(name)), folder_(std::move(folder)), megabytes_(megabytes) {}
 
 DownloadBar::~DownloadBar() {
-  if (drawn_) std::fputs("\r\033[K", stderr);
+  if (drawn_) processes::show(stderr, "\r\033[K");
 }
 
 void DownloadBar::draw() {
-  if (!isatty(STDERR_FILENO)) return;
+  if (!processes::is_live(stderr)) return;
   // Files come and go while we look: a size that can't be read counts as nothing.
   double arrived = 0;
   std::error_code error;
@@ -27,12 +28,15 @@ void DownloadBar::draw() {
     const auto size = fs::file_size(entry->path(), unreadable);
     if (!unreadable) arrived += static_cast<double>(size) / 1e6;
   }
-  constexpr int kWidth = 30;
-  const int full = static_cast<int>(std::min(arrived / megabytes_, 1.0) * kWidth);
+  constexpr int kLongestBar = 30;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
-  fmt::print(stderr, "\r{} [{:#<{}}{:.<{}}] {:.1f}/{:.1f} MB {:.0f} s", name_, "", full, "", kWidth - full, arrived,
-             megabytes_, seconds);
-  std::fflush(stderr);
+  const std::string figures = fmt::format("{:.1f}/{:.1f} MB {:.0f} s", arrived, megabytes_, seconds);
+  // Brackets, two spaces, and one column that stays free: some terminals wrap as soon as the last one is written.
+  const auto room = static_cast<int>(processes::screen_width(stderr)) - static_cast<int>(name_.size() + figures.size());
+  const int width = std::clamp(room - 5, 0, kLongestBar);
+  const int full = static_cast<int>(std::min(arrived / megabytes_, 1.0) * width);
+  const std::string bar = width > 0 ? fmt::format("[{:#<{}}{:.<{}}] ", "", full, "", width - full) : "";
+  processes::show(stderr, fmt::format("\r{} {}{}\033[K", name_, bar, figures));
   drawn_ = true;
 }
 

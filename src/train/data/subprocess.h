@@ -16,7 +16,7 @@ struct Command {
   std::filesystem::path output{};        ///< where its standard output goes
   std::filesystem::path log{};           ///< where its standard error goes
   std::chrono::seconds timeout{300};
-  std::function<void()> tick{};       ///< called about ten times a second while it runs, if given
+  std::function<void()> tick{};       ///< called about twenty times a second while it runs, if given
   std::function<bool()> cancelled{};  ///< if given and true, the program is ended
 };
 

@@ -2,10 +2,11 @@
 
 #include <atomic>
 
-namespace co2::cli {
+namespace co2::processes {
 
 /// Turns the first SIGINT, SIGTERM, SIGHUP or SIGQUIT into a flag that a training loop looks at, so that it can end
-/// cleanly; the second one ends the process at once. Signals that were ignored before (nohup) stay ignored.
+/// cleanly; the second one ends the process at once, unless it is SIGHUP: a terminal that goes away may send several.
+/// Signals that were ignored before (nohup) stay ignored.
 /// One at a time; the former handlers come back at the end of its life.
 class StopSignal {
  public:
@@ -18,4 +19,4 @@ class StopSignal {
   int signal() const;  ///< the one that was received, or 0
 };
 
-}  // namespace co2::cli
+}  // namespace co2::processes

@@ -1,11 +1,11 @@
-#include "cli/stop_signal.h"
+#include "processes/stop_signal.h"
 
 #include <array>
 #include <csignal>
 #include <cstdint>
 #include <ctime>
 
-namespace co2::cli {
+namespace co2::processes {
 
 namespace {
 
@@ -33,7 +33,7 @@ void on_signal(int number) {
   }
   // timeout(1) and others signal a process and then its whole group: that is one wish to stop, not two.
   constexpr std::int64_t kSameWish = 250;
-  if (now_milliseconds() - received_time < kSameWish) return;
+  if (number == SIGHUP || now_milliseconds() - received_time < kSameWish) return;
   signal(number, SIG_DFL);
   raise(number);
 }
@@ -59,4 +59,4 @@ StopSignal::~StopSignal() {
 const std::atomic<bool>& StopSignal::requested() const { return requested_flag; }
 int StopSignal::signal() const { return received_signal; }
 
-}  // namespace co2::cli
+}  // namespace co2::processes

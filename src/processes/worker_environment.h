@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/placement.h"
-#include "cli/worker_group.h"
+#include "processes/placement.h"
+#include "processes/worker_group.h"
 
-namespace co2::cli {
+namespace co2::processes {
 
 /// A TCP port of this machine that is ours while this lives: bound, close-on-exec, not listening.
 class BoundPort {
@@ -34,8 +34,12 @@ Environment own_environment();
 /// "NAME=value", as exec takes them.
 std::vector<std::string> as_list(const Environment& variables);
 
+/// Tells OpenMP and MKL how many threads to compute with. A number that the user set for either is left alone; one that
+/// was given to us as an option (`asked`, 0: it was not) wins.
+void set_threads(Environment& variables, int asked, const CoreShare& share);
+
 /// own_environment() with the variables of worker_group.h for one worker.
 std::vector<std::string> worker_environment(const WorkerGroupOptions& options, int rank, const BoundPort& port,
                                             const CoreShare& share);
 
-}  // namespace co2::cli
+}  // namespace co2::processes

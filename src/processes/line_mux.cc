@@ -1,4 +1,4 @@
-#include "cli/line_mux.h"
+#include "processes/line_mux.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <climits>
 #include <utility>
 
-namespace co2::cli {
+namespace co2::processes {
 
 LinePrefixer::LinePrefixer(std::string prefix, std::size_t limit) : prefix_(std::move(prefix)), limit_(limit) {}
 
@@ -152,4 +152,4 @@ bool LineMux::pending() const {
   return std::any_of(std::begin(sinks_), std::end(sinks_), [](const Sink& sink) { return !sink.queue.empty(); });
 }
 
-}  // namespace co2::cli
+}  // namespace co2::processes

@@ -3,11 +3,11 @@
 #include <csignal>
 #include <optional>
 
-namespace co2::cli {
+namespace co2::processes {
 
 /// Signals that stop, suspend or report children, through a descriptor while it lives, instead of handlers: they are
 /// handled between two polls, never inside something else. SIGPIPE is ignored meanwhile: a reader of ours that went
-/// away is an error of write(), not our end.
+/// away is an error of write(), not our end. Signals that were ignored before (nohup) stay ignored.
 ///
 /// Thread safety: blocks the signals for the calling thread only, so the process should have no other.
 class SignalQueue {
@@ -27,4 +27,4 @@ class SignalQueue {
   struct sigaction old_pipe_ {};
 };
 
-}  // namespace co2::cli
+}  // namespace co2::processes

@@ -1,4 +1,4 @@
-#include "cli/child_process.h"
+#include "processes/child_process.h"
 
 #include <co2/error.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace co2::cli {
+namespace co2::processes {
 
 namespace {
 
@@ -89,4 +89,4 @@ pid_t start_child(const ChildSpec& spec) {
   return child;
 }
 
-}  // namespace co2::cli
+}  // namespace co2::processes

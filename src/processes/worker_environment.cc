@@ -1,4 +1,4 @@
-#include "cli/worker_environment.h"
+#include "processes/worker_environment.h"
 
 #include <co2/error.h>
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 #include <memory>
 #include <string_view>
 
-namespace co2::cli {
+namespace co2::processes {
 
 Environment own_environment() {
   Environment variables;
@@ -74,6 +74,11 @@ BoundPort::BoundPort(const std::string& host, int port) {
 
 BoundPort::~BoundPort() { close(fd_); }
 
+void set_threads(Environment& variables, int asked, const CoreShare& share) {
+  if (asked <= 0 && (variables.contains("OMP_NUM_THREADS") || variables.contains("MKL_NUM_THREADS"))) return;
+  variables["OMP_NUM_THREADS"] = variables["MKL_NUM_THREADS"] = std::to_string(share.threads);
+}
+
 std::vector<std::string> worker_environment(const WorkerGroupOptions& options, int rank, const BoundPort& port,
                                             const CoreShare& share) {
   auto variables = own_environment();
@@ -86,11 +91,8 @@ std::vector<std::string> worker_environment(const WorkerGroupOptions& options, i
   variables["CO2_LAUNCHER"] = "co2";
   variables["CO2_CORES"] = format_cores(share.cores);
   if (rank == 0) variables["CO2_MASTER_LISTEN_FD"] = std::to_string(port.fd());
-  // A number of threads that the user set, for OpenMP or MKL, is left alone; one given to us as an option wins.
-  if (options.threads > 0 || (!variables.contains("OMP_NUM_THREADS") && !variables.contains("MKL_NUM_THREADS"))) {
-    variables["OMP_NUM_THREADS"] = variables["MKL_NUM_THREADS"] = std::to_string(share.threads);
-  }
+  set_threads(variables, options.threads, share);
   return as_list(variables);
 }
 
-}  // namespace co2::cli
+}  // namespace co2::processes

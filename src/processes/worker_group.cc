@@ -1,4 +1,4 @@
-#include "cli/worker_group.h"
+#include "processes/worker_group.h"
 
 #include <co2/error.h>
 #include <fcntl.h>
@@ -16,13 +16,13 @@
 #include <optional>
 #include <utility>
 
-#include "cli/child_process.h"
-#include "cli/line_mux.h"
-#include "cli/placement.h"
-#include "cli/signal_queue.h"
-#include "cli/worker_environment.h"
+#include "processes/child_process.h"
+#include "processes/line_mux.h"
+#include "processes/placement.h"
+#include "processes/signal_queue.h"
+#include "processes/worker_environment.h"
 
-namespace co2::cli {
+namespace co2::processes {
 
 namespace {
 
@@ -37,6 +37,11 @@ Pipe make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw ClusterError(fmt::format("can't start a worker: {}", std::strerror(errno)));
   return {ends[0], ends[1]};
+}
+
+std::string how_it_ended(int status) {
+  if (!WIFSIGNALED(status)) return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+  return fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
 }
 
 class WorkerGroup {
@@ -74,7 +79,7 @@ class WorkerGroup {
   void suspend();
   void reap();
   void reap(int rank);
-  void on_failure(int rank, int status);
+  void on_failure(int rank, const std::string& how);
   void end(Worker& worker);
   void end_all();
   void signal_all(int signal);
@@ -92,6 +97,7 @@ class WorkerGroup {
   int first_failure_ = 0;
   int user_signal_ = 0;  // the first signal to stop that we were sent
   steady_clock::time_point user_signal_time_;
+  bool output_given_up_ = false;  // the user does not want to wait for whoever reads it
 };
 
 void WorkerGroup::start() {
@@ -141,7 +147,7 @@ void WorkerGroup::start_one(int rank, const std::vector<std::string>& environmen
 
 int WorkerGroup::run() {
   std::vector<pollfd> polls;
-  while (!all_gone() || lines_.pending()) {
+  while (!all_gone() || (lines_.pending() && !output_given_up_)) {
     polls.assign(1, {.fd = signals_.fd(), .events = POLLIN, .revents = 0});
     lines_.add_polls(polls);
     poll(polls.data(), polls.size(), poll_timeout());
@@ -171,8 +177,9 @@ void WorkerGroup::on_signal(int signal) {
   }
   // timeout(1) and others signal the process and then its whole group: that is one wish to stop, not two.
   constexpr std::chrono::milliseconds kSameWish{250};
-  if (now - user_signal_time_ < kSameWish) return;
+  if (signal == SIGHUP || now - user_signal_time_ < kSameWish) return;
   if (first_failure_ == 0) first_failure_ = 128 + user_signal_;
+  output_given_up_ = true;
   signal_all(SIGKILL);
 }
 
@@ -196,14 +203,18 @@ void WorkerGroup::reap(int rank) {
   while ((pid = waitpid(-worker.pid, &status, WNOHANG)) > 0) {
     if (pid != worker.pid) continue;
     worker.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (*worker.code != 0) on_failure(rank, status);
+    if (*worker.code != 0) on_failure(rank, how_it_ended(status));
   }
   worker.gone = pid < 0 && errno == ECHILD;
+  if (worker.gone && !worker.code) {
+    worker.code = 1;  // somebody else took its exit code: it may have failed
+    on_failure(rank, "ended, and its exit code is lost");
+  }
   // Left behind by its worker. After a signal of the user it may be the program proper, whose wrapper did not wait.
   if (worker.code && !worker.gone && user_signal_ == 0) end(worker);
 }
 
-void WorkerGroup::on_failure(int rank, int status) {
+void WorkerGroup::on_failure(int rank, const std::string& how) {
   const Worker& failed = workers_[rank];
   const bool first = first_failure_ == 0;
   if (first) first_failure_ = *failed.code;
@@ -214,9 +225,6 @@ void WorkerGroup::on_failure(int rank, int status) {
     return;
   }
   if (!first) return;
-  const std::string how =
-      WIFSIGNALED(status) ? fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)))
-                          : fmt::format("ended with exit code {}", WEXITSTATUS(status));
   const bool others = std::any_of(workers_.begin(), workers_.end(), [](const Worker& other) { return !other.code; });
   lines_.say(fmt::format("{}co2: worker {} {}{}", isatty(STDERR_FILENO) ? "\r\033[K" : "", rank, how,
                          others ? "; ending the others" : ""));
@@ -271,4 +279,4 @@ int run_worker_group(const WorkerGroupOptions& options) {
   return group.run();
 }
 
-}  // namespace co2::cli
+}  // namespace co2::processes

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace co2::cli {
+namespace co2::processes {
 
 /// Where one of several workers on this machine runs.
 struct CoreShare {
@@ -13,6 +13,9 @@ struct CoreShare {
 
 /// The cores that this process may use: its affinity mask, which containers, taskset and Slurm set.
 std::vector<int> usable_cores();
+
+/// What the processor is called, "AMD EPYC"; where the kernel does not tell, its architecture.
+std::string processor_name();
 
 /// Workers when the user names no number: one per usable core, at most four.
 int default_workers();
@@ -32,4 +35,4 @@ std::string format_cores(const std::vector<int>& cores);
 /// Restricts the calling process to `cores`. False if the system refuses (async-signal-safe: used after fork).
 bool pin_to(const std::vector<int>& cores) noexcept;
 
-}  // namespace co2::cli
+}  // namespace co2::processes

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/placement.h"
+#include "processes/placement.h"
 
-namespace co2::cli {
+namespace co2::processes {
 
 /// What a worker process starts with. Everything is prepared before the fork.
 struct ChildSpec {
@@ -28,4 +28,4 @@ struct ChildSpec {
 /// Throws Error 127 or 126 if the program can't be executed, ClusterError if there can be no more processes.
 pid_t start_child(const ChildSpec& spec);
 
-}  // namespace co2::cli
+}  // namespace co2::processes

@@ -1,4 +1,4 @@
-#include "cli/signal_queue.h"
+#include "processes/signal_queue.h"
 
 #include <co2/error.h>
 #include <fmt/format.h>
@@ -8,12 +8,17 @@
 #include <cerrno>
 #include <cstring>
 
-namespace co2::cli {
+namespace co2::processes {
 
 SignalQueue::SignalQueue() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCHLD}) sigaddset(&set, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP}) {
+    // The queue would get a blocked signal even if it is ignored, as nohup does with SIGHUP.
+    struct sigaction current {};
+    if (sigaction(signal, nullptr, &current) == 0 && current.sa_handler != SIG_IGN) sigaddset(&set, signal);
+  }
+  sigaddset(&set, SIGCHLD);
   fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   if (fd_ < 0) throw ClusterError(fmt::format("can't watch for signals: {}", std::strerror(errno)));
   sigprocmask(SIG_BLOCK, &set, &old_mask_);
@@ -34,4 +39,4 @@ std::optional<int> SignalQueue::next() const {
   return static_cast<int>(info.ssi_signo);
 }
 
-}  // namespace co2::cli
+}  // namespace co2::processes

@@ -1,13 +1,15 @@
-#include "cli/placement.h"
+#include "processes/placement.h"
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/utsname.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <fstream>
 #include <thread>
 
-namespace co2::cli {
+namespace co2::processes {
 
 namespace {
 // A fixed-size mask keeps pin_to() free of allocation; machines beyond 4096 logical cores don't exist.
@@ -31,6 +33,16 @@ std::vector<int> usable_cores() {
     for (int core = 0; core < count; ++core) cores.push_back(core);
   }
   return cores;
+}
+
+std::string processor_name() {
+  std::ifstream stream("/proc/cpuinfo");
+  for (std::string line; std::getline(stream, line);) {
+    const auto colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  utsname system{};
+  return uname(&system) == 0 ? system.machine : "";
 }
 
 int default_workers() { return std::min(4, static_cast<int>(usable_cores().size())); }
@@ -73,4 +85,4 @@ bool pin_to(const std::vector<int>& cores) noexcept {
   return sched_setaffinity(0, sizeof mask.bytes, mask.set()) == 0;
 }
 
-}  // namespace co2::cli
+}  // namespace co2::processes

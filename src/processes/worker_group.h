@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace co2::cli {
+namespace co2::processes {
 
 /// Several processes of one program on this machine, which find each other through the environment:
 /// RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, CO2_LAUNCHER=co2, CO2_CORES (where this
@@ -28,7 +28,8 @@ struct WorkerGroupOptions {
 /// one). When one fails, the others get SIGTERM, and SIGKILL after the grace period.
 ///
 /// SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the workers, which may take their time to save and end. A
-/// second one kills them at once. Workers have process groups of their own, so Ctrl-C reaches them exactly once,
+/// second one kills them at once, and gives up on output that nobody reads; only SIGHUP counts once, as a terminal that
+/// goes away may send several. Workers have process groups of their own, so Ctrl-C reaches them exactly once,
 /// through us. They are killed if this process dies. Standard input goes to rank 0, unless it is a terminal.
 ///
 /// Throws ClusterError if the port is in use or processes can't be started, Error with code 127 if there is no such
@@ -37,4 +38,4 @@ struct WorkerGroupOptions {
 /// Thread safety: changes the process's signal mask while it runs: call it from a process with a single thread.
 int run_worker_group(const WorkerGroupOptions& options);
 
-}  // namespace co2::cli
+}  // namespace co2::processes

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace co2::cli {
+namespace co2::processes {
 
 /// Puts a prefix before every line of a stream of bytes that arrives in pieces.
 ///
@@ -80,4 +80,4 @@ class LineMux {
   Sink sinks_[2] = {{.fd = 1, .queue = {}}, {.fd = 2, .queue = {}}};
 };
 
-}  // namespace co2::cli
+}  // namespace co2::processes

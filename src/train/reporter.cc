@@ -1,0 +1,82 @@
+#include "train/reporter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "train/human.h"
+
+namespace co2::train {
+
+void Reporter::describe(const RunResult& run, const TrainConfig& config, int workers) {
+  message(fmt::format("{} {} ({:.2f} M parameters) on {} ({:.1f} MB), {} worker{}, strategy {}, into {}", run.task,
+                      run.model, static_cast<double>(run.parameters) / 1e6, run.data.name,
+                      static_cast<double>(run.data.bytes) / 1e6, workers, workers == 1 ? "" : "s",
+                      name(run.recipe.strategy), run.out.string()));
+  if (run.recipe.zero < config.sync.zero) message(nothing_to_shard_text(config.sync.zero));
+}
+
+void Reporter::loss(double loss, std::int64_t last_step, double units_per_second) {
+  latest_.train_loss = loss;
+  latest_.train_loss_step = last_step;
+  latest_.units_per_second = units_per_second;
+  if (!std::isfinite(loss) && !std::exchange(warned_of_loss_, true)) {
+    message(fmt::format("the loss is no longer finite at step {}: lower the rate", last_step));
+  }
+}
+
+void Reporter::pace(const Pace& pace) {
+  if (!pace.bounded || std::exchange(warned_of_bound_, true)) return;
+  const double round = pace.local_steps * pace.step_seconds;
+  if (pace.transfer_seconds < round) {
+    message(
+        fmt::format("exchanges take {:.1f} % of the computation with {} local steps, the most that are allowed: raise "
+                    "--max-local-steps, or use --wire bfloat16",
+                    100 * pace.cost_seconds / round, pace.local_steps));
+    return;
+  }
+  message(fmt::format(
+      "this network is too slow to hide an exchange behind {} steps (max-local-steps): it takes {:.1f} s, {} steps "
+      "take {:.1f} s. About {:.0f} Mbit/s would be needed; or raise --max-local-steps, or use --wire bfloat16",
+      pace.local_steps, pace.transfer_seconds, pace.local_steps, round, pace.bits_per_second_needed / 1e6));
+}
+
+void Reporter::record(const Point& point, double validation_loss) {
+  latest_.step = point.step;
+  latest_.wall_seconds = point.wall_seconds;
+  latest_.training_seconds = point.training_seconds;
+  latest_.validation_loss = validation_loss;
+  latest_.learning_rate = point.learning_rate;
+  latest_.overlap = point.communication.overlap();
+  latest_.exposed_seconds = point.communication.exposed_seconds;
+  latest_.transfer_seconds = point.communication.transfer_seconds;
+  latest_.bytes = point.communication.bytes;
+  latest_.local_steps = point.local_steps;
+  metrics_->append(latest_);
+  if (finished_) return;
+  show(point);
+  if (std::isfinite(validation_loss)) {
+    message(fmt::format("step {}: validation loss {:.4f}", point.step, validation_loss));
+  }
+}
+
+void Reporter::show(const Point& point) {
+  const double per_step = point.wall_seconds / static_cast<double>(std::max<std::int64_t>(point.step, 1));
+  screen_.update({.step = point.step,
+                  .steps = point.steps,
+                  .loss = latest_.train_loss,
+                  .tokens_per_second = latest_.units_per_second,
+                  .overlap = point.communication.overlap(),
+                  .local_steps = point.local_steps,
+                  .seconds_left = per_step * static_cast<double>(point.steps - point.step)});
+}
+
+void Reporter::finish(const Point& point) {
+  show(point);
+  screen_.finish();
+  finished_ = true;
+}
+
+}  // namespace co2::train

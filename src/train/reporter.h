@@ -1,0 +1,61 @@
+#pragma once
+
+#include <co2/synchronizer.h>
+#include <co2/trace.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "train/config.h"
+#include "train/progress.h"
+#include "train/run_files.h"
+#include "train/summary.h"
+
+namespace co2::train {
+
+/// What people see of a run while it goes on: the progress line, messages, metrics.jsonl. Only rank 0 has one.
+class Reporter {
+ public:
+  explicit Reporter(std::FILE* screen) : screen_(screen) {}
+
+  void message(const std::string& line) { screen_.message(line); }
+  /// Throws DataError.
+  void begin_metrics(const std::filesystem::path& path, const std::string& unit) { metrics_.emplace(path, unit); }
+
+  /// The first line, and what differs from what was asked for.
+  void describe(const RunResult& run, const TrainConfig& config, int workers);
+
+  /// The newest figures of training: a mean loss up to `last_step`, and a throughput.
+  void loss(double loss, std::int64_t last_step, double units_per_second);
+  /// Says once if the network, or what exchanges cost, is too much for the longest round that is allowed.
+  void pace(const Pace& pace);
+
+  /// How far the run is.
+  struct Point {
+    std::int64_t step = 0;
+    std::int64_t steps = 0;
+    double wall_seconds = 0;
+    double training_seconds = 0;  ///< without evaluations and the final exchange
+    double learning_rate = 0;
+    int local_steps = 0;
+    Overlap communication = {};
+  };
+  /// A line of metrics.jsonl, and the progress line. `validation_loss` is NaN unless the model was evaluated here.
+  void record(const Point& point, double validation_loss);
+  /// Training is over: ends the progress line.
+  void finish(const Point& point);
+
+ private:
+  void show(const Point& point);
+
+  Progress screen_;
+  std::optional<MetricsFile> metrics_;
+  Metrics latest_{.train_loss = RunResult::kUnknown};
+  bool finished_ = false;
+  bool warned_of_loss_ = false;
+  bool warned_of_bound_ = false;
+};
+
+}  // namespace co2::train
