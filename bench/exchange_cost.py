@@ -2,8 +2,8 @@
 
     python bench/exchange_cost.py RUN...          folders of `co2 train --out`, or of `co2 lab`
 
-Two runs on a shared machine differ by more than an exchange costs. Steps of one run share their neighbours, so for every
-worker a straight line is laid through the time of its steps over the share of each step that a transfer was under way.
+Two runs on a shared machine differ by more than an exchange costs. Steps of one run share their neighbours, so for
+every worker a straight line is laid through the time of its steps over the share of each that a transfer was under way.
 The line's slope, times how much of the time the wire was busy, is the cost as a share of the computation.
 """
 
@@ -61,7 +61,8 @@ def main():
         raise SystemExit("no trace.json with at least 25 steps and an exchange in these folders")
     print(f"{'':32}  cost of exchanges, % of the computation: mean (lowest to highest), workers")
     for name, costs in by_strategy.items():
-        print(f"{name:32}  {100 * np.mean(costs):5.1f} ({100 * min(costs):.1f} to {100 * max(costs):.1f})  {len(costs)}")
+        low, mean, high = 100 * min(costs), 100 * np.mean(costs), 100 * max(costs)
+        print(f"{name:32}  {mean:5.1f} ({low:.1f} to {high:.1f})  {len(costs)}")
 
 
 if __name__ == "__main__":

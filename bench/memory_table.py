@@ -28,8 +28,8 @@ def main():
 
     columns = [(1, 0) if island == 1 else (island, stage)
                for island in map(int, arguments.islands.split(",")) for stage in ([0] if island == 1 else [0, 1, 2, 3])]
-    print("| model | " + " | ".join("K = 1" if island == 1 else f"K = {island}, zero {stage}" for island, stage in columns)
-          + " |")
+    titles = ["K = 1" if island == 1 else f"K = {island}, zero {stage}" for island, stage in columns]
+    print("| model | " + " | ".join(titles) + " |")
     print("|---" * (len(columns) + 1) + "|")
     for model in arguments.models.split(","):
         plans = [plan(arguments.program, model, island, stage, more) for island, stage in columns]

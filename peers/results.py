@@ -49,10 +49,10 @@ def worker_figures(sent: int | None, threads: int) -> dict:
 
 def metrics_row(step: int, wall: float, training: float, loss: float, validation: float | None,
                 units_per_second: float | None, rate: float, sent: int | None, local_steps: int | None) -> dict:
-    return {"step": step, "wall_seconds": wall, "training_seconds": training, "train_loss": loss, "train_loss_step": step,
-            "validation_loss": validation, "tokens_per_second": units_per_second, "learning_rate": rate,
-            "overlap": None, "exposed_seconds": None, "transfer_seconds": None, "bytes": sent,
-            "local_steps": local_steps}
+    return {"step": step, "wall_seconds": wall, "training_seconds": training, "train_loss": loss,
+            "train_loss_step": step, "validation_loss": validation, "tokens_per_second": units_per_second,
+            "learning_rate": rate, "overlap": None, "exposed_seconds": None, "transfer_seconds": None,
+            "bytes": sent, "local_steps": local_steps}
 
 
 def write_atomically(path: pathlib.Path, text: str) -> None:

@@ -125,7 +125,7 @@ def make(name: str, context: Context, steps: int) -> Strategy:
         # but one of local_steps. Half, as for Streaming DiLoCo, keeps them in part. The price is that the workers'
         # models differ at the end, so that finish() averages them once more.
         return TorchftDiloco(context, steps, fragments=1, delay=last, mix=0.5)
-    # torchft wants local_steps to be a multiple of the fragments. The longest delay that it allows: a fragment must have
-    # arrived before the next one is sent.
+    # torchft wants local_steps to be a multiple of the fragments. The delay is the longest that it allows: a fragment
+    # must have arrived before the next one is sent.
     fragments = next(count for count in FRAGMENTS if context.local_steps % count == 0)
     return TorchftDiloco(context, steps, fragments, delay=context.local_steps // fragments - 1, mix=0.5)

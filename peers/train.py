@@ -182,9 +182,9 @@ class Run:
                 continue
             seconds = self.times[step - 1] - (self.times[begin - 1] if begin else 0.0)
             rows.append(results.metrics_row(
-                step, self.walls[step - 1], self.times[step - 1], sum(losses[begin:step]) / (step - begin), self.evaluations.get(step),
-                units_per_step * (step - begin) / max(seconds, 1e-9), self.schedule.at(step - 1), None,
-                self.strategy.local_steps))
+                step, self.walls[step - 1], self.times[step - 1], sum(losses[begin:step]) / (step - begin),
+                self.evaluations.get(step), units_per_step * (step - begin) / max(seconds, 1e-9), self.schedule.at(step - 1),
+                None, self.strategy.local_steps))
             begin = step
         rows.append({**rows[-1], "wall_seconds": wall, "validation_loss": after, "bytes": self.sent})
         return rows

@@ -11,7 +11,6 @@
 
 #include "cli/help_formatter.h"
 #include "cli/program.h"
-#include "train/run_files.h"
 #include "version.h"
 
 namespace co2::cli {
@@ -86,7 +85,7 @@ int run(const LabFlags& flags, const std::vector<std::string>& after_dashes) {
   options.repeats = flags.repeats;
   if (!std::isnan(flags.target_loss)) options.target_loss = flags.target_loss;
   options.time_limit = std::chrono::seconds(flags.time_limit);
-  options.out = flags.out.empty() ? train::claim_default_folder("lab") : std::filesystem::path(flags.out);
+  options.out = flags.out;
   options.json = flags.json;
   options.svg = flags.svg;
   options.command = own_command();

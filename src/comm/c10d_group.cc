@@ -234,10 +234,11 @@ C10dGroups::C10dGroups(Rendezvous rendezvous) : impl_(std::make_unique<Impl>()) 
 /// out much later, with an error about their own address.
 void C10dGroups::check_reachable() const {
   const Rendezvous& r = impl_->rendezvous;
-  if (!r.interface.empty()) return;
+  const std::string chosen = "interface";  // named by the user, who knows where it leads
+  const std::string own = r.interface.empty() ? r.address : chosen;
   const auto key = [](int rank) { return fmt::format("address/{}", rank); };
   const auto is_loopback = [](const std::string& address) { return address.starts_with("127.") || address == "::1"; };
-  impl_->store->set(key(r.rank), std::vector<std::uint8_t>(r.address.begin(), r.address.end()));
+  impl_->store->set(key(r.rank), std::vector<std::uint8_t>(own.begin(), own.end()));
   const int other = r.rank == 0 ? r.size - 1 : 0;
   std::string address;
   try {
@@ -246,12 +247,12 @@ void C10dGroups::check_reachable() const {
   } catch (const std::exception& error) {
     throw ClusterError(fmt::format("rank {} has not heard of rank {}: {}", r.rank, other, first_lines(error)));
   }
-  if (is_loopback(address) == is_loopback(r.address)) return;
-  const bool mine = is_loopback(r.address);
+  if (address == chosen || own == chosen || is_loopback(address) == is_loopback(own)) return;
+  const bool mine = is_loopback(own);
   throw ClusterError(fmt::format(
       "rank {} would listen on {}, its own loopback, where rank {} ({}) can't reach it: give all workers an address "
       "instead of the name '{}' (MASTER_ADDR, or --host), or name the interface (--interface, or GLOO_SOCKET_IFNAME)",
-      mine ? r.rank : other, mine ? r.address : address, mine ? other : r.rank, mine ? address : r.address, r.host));
+      mine ? r.rank : other, mine ? own : address, mine ? other : r.rank, mine ? address : own, r.host));
 }
 
 C10dGroups::~C10dGroups() = default;

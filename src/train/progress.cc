@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "processes/screen.h"
+#include "train/human.h"
 
 namespace co2::train {
 
@@ -39,14 +40,6 @@ bool locale_is_utf8() {
 /// Columns that UTF-8 text takes on a terminal; our own signs are all one column wide.
 std::size_t columns(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
-std::string thousands(double value) {
-  std::string text = fmt::format("{:.0f}", value);
-  for (auto at = static_cast<std::ptrdiff_t>(text.size()) - 3; at > 0; at -= 3) {
-    text.insert(static_cast<std::size_t>(at), 1, ',');
-  }
-  return text;
 }
 
 std::string clock_time(double seconds) {

@@ -36,11 +36,11 @@ std::string steady_metrics() {
 }
 
 TEST_F(Result, ComesFromTheFilesOfARun) {
-  write(
-      R"({"units_per_second":99,"units":1000,"steps":100,"training_seconds":10.1,"final_exchange_seconds":0.3,"transfer_seconds":2,
-            "exposed_seconds":0.5,"bytes_sent_per_worker":3000,"train_loss":3.1,"validation_loss":3.2,"unit":"tokens",
-            "parameters":1234,"corpus":{"name":"synthetic"},"recipe":{"local_steps":12,"fragments":4}})",
-      steady_metrics());
+  write(R"({"units_per_second":99,"units":1000,"steps":100,"training_seconds":10.1,"final_exchange_seconds":0.3,
+            "transfer_seconds":2,"exposed_seconds":0.5,"bytes_sent_per_worker":3000,"train_loss":3.1,
+            "validation_loss":3.2,"unit":"tokens","parameters":1234,"corpus":{"name":"synthetic"},
+            "recipe":{"local_steps":12,"fragments":4}})",
+        steady_metrics());
   const Figures figures = read();
   EXPECT_EQ(figures.units_per_second, 99);
   EXPECT_EQ(figures.final_exchange_seconds, 0.3);
