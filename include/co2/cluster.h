@@ -25,7 +25,8 @@ class Cluster {
  public:
   /// Joins the job that this process was started in: torchrun, Open MPI's mpirun, Slurm's srun, `co2 launch`, or a
   /// process on its own. Blocks until all workers are there. Throws ClusterError naming the variable if one is missing
-  /// or contradicts another.
+  /// or contradicts another. With several workers SIGPIPE is ignored from then on, unless the program handles it: a
+  /// peer that dies is an error, and not our end.
   static Cluster from_environment(const ClusterOptions& options = {});
 
   /// One worker, no network.

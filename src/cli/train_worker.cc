@@ -14,7 +14,7 @@
 namespace co2::cli {
 
 int run_train_worker(const train::TrainConfig& config, bool json, const std::string& config_text) {
-  const auto usual_end_of_pipe = std::signal(SIGPIPE, SIG_IGN);  // `| tee` that died must not take the run along
+  std::signal(SIGPIPE, SIG_IGN);  // a `| tee` that died must not take the run along
   const Cluster cluster = Cluster::from_environment(config.cluster);
   const processes::StopSignal stop;  // after the rendezvous, in which nobody would look at it
   train::RunHooks hooks;
@@ -23,8 +23,6 @@ int run_train_worker(const train::TrainConfig& config, bool json, const std::str
   try {
     share_the_machine(config, cluster);
     const train::RunResult result = train::run(config, cluster, hooks);
-    // Everything is saved: from here on a reader that went away is an end like any other program's.
-    if (!result.interrupted) std::signal(SIGPIPE, usual_end_of_pipe);
     if (cluster.rank() == 0) {
       processes::show(stdout, json ? train::summary_json(result) : train::format_summary(result));
     }

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <functional>
 #include <mutex>
 #include <regex>
@@ -205,7 +206,17 @@ struct C10dGroups::Impl {
   int groups_made = 0;  // so that a name can be used again without meeting its old keys in the store
 };
 
+namespace {
+/// c10d's store writes to sockets whose peer may have just died, and expects an error from that: it was made for
+/// Python, which ignores SIGPIPE. By default the signal would end this process too, without a word.
+void survive_dead_peers() {
+  struct sigaction now {};
+  if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
+}
+}  // namespace
+
 C10dGroups::C10dGroups(Rendezvous rendezvous) : impl_(std::make_unique<Impl>()) {
+  survive_dead_peers();
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(rendezvous.port);
   options.isServer = rendezvous.rank == 0 && !rendezvous.store_exists;
