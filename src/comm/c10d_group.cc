@@ -207,8 +207,8 @@ struct C10dGroups::Impl {
 };
 
 namespace {
-/// c10d's store writes to sockets whose peer may have just died, and expects an error from that: it was made for
-/// Python, which ignores SIGPIPE. By default the signal would end this process too, without a word.
+/// Gloo and c10d's store write to sockets whose peer may have just died, and expect an error from that: they were made
+/// for Python, which ignores SIGPIPE. By default the signal would end this process too, without a word.
 void survive_dead_peers() {
   struct sigaction now {};
   if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
