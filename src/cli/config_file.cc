@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "train/files.h"
+#include "train/unique_keys.h"
 
 namespace co2::cli {
 
@@ -72,15 +73,8 @@ std::size_t line_of_key(const std::string& text, const std::string& key) {
 }
 
 std::vector<Setting> read_json(const std::filesystem::path& path, const std::string& text) {
-  // The parser would keep the last of two equal keys; a callback sees every one.
-  std::set<std::string> keys;
-  const auto unique = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth == 1 && event == json::parse_event_t::key) {
-      const auto key = parsed.get<std::string>();
-      if (!keys.insert(key).second) refuse_repeated(key, place_of(path, line_of_key(text, key)));
-    }
-    return true;
-  };
+  const auto unique = train::unique_keys<json>(
+      [&](const std::string& key) { refuse_repeated(key, place_of(path, line_of_key(text, key))); });
   // Without the library's own error number.
   const auto cause_of = [](const json::exception& error) {
     const std::string cause = error.what();

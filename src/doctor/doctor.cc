@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cluster/environment.h"
+#include "comm/wire_dtype.h"
 #include "doctor/interface.h"
 #include "doctor/machine.h"
 #include "doctor/network_meter.h"
@@ -136,7 +137,7 @@ class Doctor {
       s.outer = std::max(s.outer, worker.outer_seconds);
     }
     s.transfer = network.model_seconds;
-    const double plain = report_.recipe.wire == Wire::kBfloat16 ? 2 : 1;
+    const double plain = 4.0 / static_cast<double>(wire_element_bytes(report_.recipe.wire, at::kFloat));
     s.plain_transfer = network.latency + plain * std::max(network.model_seconds - network.latency, 0.0);
     // As for an automatic τ: threads that fill the cores leave none for the network.
     s.cycles = core_to_spare(report_.workers) ? 0 : network.model_cycles;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <limits>
 
+#include "comm/timed_all_reduce.h"
 #include "train/spread.h"
 
 namespace co2::doctor {
@@ -20,20 +21,6 @@ constexpr int kTinyRepeats = 20;
 constexpr int kClockRounds = 10;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-double highest(Communicator& communicator, double mine) {
-  const auto value = at::full({1}, mine, at::kDouble);
-  communicator.all_reduce(value, ReduceOp::kMax)->wait();
-  return value.item<double>();
-}
-
-/// Of the worker that it took longest: all workers then decide alike what to do next.
-double timed_all_reduce(Communicator& communicator, const at::Tensor& tensor) {
-  communicator.barrier()->wait();
-  const auto begin = Clock::now();
-  communicator.all_reduce(tensor, ReduceOp::kSum)->wait();
-  return highest(communicator, seconds_since(begin));
-}
 
 }  // namespace
 

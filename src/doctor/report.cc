@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "comm/wire_dtype.h"
 #include "lab/rate.h"
 #include "train/human.h"
 
@@ -157,7 +158,7 @@ std::string in_text(const Report& report) {
   text.line(fmt::format(
       "gpt {}, {:.2f} M parameters ({} on the wire), batch {} × {} tokens; {} on {}", report.model,
       static_cast<double>(report.parameters) / 1e6,
-      human_bytes(static_cast<double>(report.parameters) * (report.recipe.wire == Wire::kBfloat16 ? 2 : 4)),
+      human_bytes(static_cast<double>(report.parameters * wire_element_bytes(report.recipe.wire, at::kFloat))),
       report.batch, report.context, plural(report.workers.size(), "worker"), plural(hosts_of(report), "host")));
   if (report.measurements) {
     add_measured(text, report);

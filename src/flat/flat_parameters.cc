@@ -7,9 +7,10 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
+
+#include "flat/places.h"
 
 namespace co2 {
 
@@ -17,33 +18,23 @@ namespace {
 
 std::int64_t round_up(std::int64_t n, std::int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-/// Each tensor's number in a list of lists, or in a list.
-using Places = std::unordered_map<const void*, std::size_t>;
-
-std::size_t place_of(const Places& places, const at::Tensor& tensor, std::size_t otherwise) {
-  const auto found = places.find(tensor.unsafeGetTensorImpl());
-  return found == places.end() ? otherwise : found->second;
-}
-
 }  // namespace
 
 FlatParameters::FlatParameters(torch::optim::Optimizer& optimizer, const FlatLayout& layout) : parts_(layout.parts) {
   std::vector<Entry> entries = trained(optimizer);
-  Places order;
-  for (const at::Tensor& tensor : layout.order) order.emplace(tensor.unsafeGetTensorImpl(), order.size());
-  std::stable_sort(entries.begin(), entries.end(), [&](const Entry& a, const Entry& b) {
-    return place_of(order, a.parameter, order.size()) < place_of(order, b.parameter, order.size());
-  });
+  const Places order(layout.order);
+  std::stable_sort(entries.begin(), entries.end(),
+                   [&](const Entry& a, const Entry& b) { return order.of(a.parameter) < order.of(b.parameter); });
 
   Places owner;
   for (std::size_t u = 0; u < layout.units.size(); ++u) {
-    for (const at::Tensor& tensor : layout.units[u]) owner.emplace(tensor.unsafeGetTensorImpl(), u);
+    for (const at::Tensor& tensor : layout.units[u]) owner.add(tensor, u);
   }
   std::vector<std::vector<Entry>> units_of_their_own(layout.units.size());
   std::vector<Entry> unit;
   std::int64_t elements = 0;
   for (Entry& entry : entries) {
-    const std::size_t own = place_of(owner, entry.parameter, layout.units.size());
+    const std::size_t own = owner.of(entry.parameter, layout.units.size());
     if (own < layout.units.size()) {
       units_of_their_own[own].push_back(std::move(entry));
       continue;

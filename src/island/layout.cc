@@ -4,9 +4,9 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
-#include <unordered_map>
 #include <unordered_set>
 
+#include "flat/places.h"
 #include "island/placed.h"
 #include "trace/bytes.h"
 
@@ -57,14 +57,9 @@ FlatLayout layout_for(const Recipe& recipe, torch::nn::Module& model, const std:
 }
 
 std::vector<at::Tensor> in_model_order(std::vector<at::Tensor> trained, const torch::nn::Module& model) {
-  std::unordered_map<const void*, std::size_t> place;
-  for (const at::Tensor& parameter : model.parameters()) place.emplace(parameter.unsafeGetTensorImpl(), place.size());
-  const auto place_of = [&](const at::Tensor& parameter) {
-    const auto found = place.find(parameter.unsafeGetTensorImpl());
-    return found == place.end() ? place.size() : found->second;
-  };
+  const Places order(model.parameters());
   std::stable_sort(trained.begin(), trained.end(),
-                   [&](const at::Tensor& a, const at::Tensor& b) { return place_of(a) < place_of(b); });
+                   [&](const at::Tensor& a, const at::Tensor& b) { return order.of(a) < order.of(b); });
   return trained;
 }
 

@@ -61,7 +61,7 @@ ParameterUnits::ParameterUnits(const Island& island, FlatParameters& flat, const
     if (u + 1 < units_.size()) units_[u].after = u + 1;
   }
   allocate(compute_);
-  gather_from(live_, 0);
+  gather_from(live_, 0, /*whole=*/false);
 }
 
 /// Gives every unit a storage, and makes the parameters views of it, which only works while there is memory in it (that
@@ -147,45 +147,38 @@ void ParameterUnits::got_gradient(std::size_t u) {
   if (--units_[u].awaited == 0) free(u);
 }
 
-void ParameterUnits::free_all() {
-  for (std::size_t u = 0; u < units_.size(); ++u) free(u);
-}
-
-/// Lets forward see the values of a shard: from now on, units are gathered from there.
-void ParameterUnits::gather_from(const at::Tensor& shard, std::int64_t round) {
+/// Lets forward see the values of a shard: from now on, units are gathered from there. The `whole` model stays here, in
+/// its own dtype, or only what belongs to no module.
+void ParameterUnits::gather_from(const at::Tensor& shard, std::int64_t round, bool whole) {
   round_ = round;
-  whole_ = false;
   last_.reset();
   source_ = shard;
-  free_all();
-  if (units_.front().storage.scalar_type() != compute_) allocate(compute_);
+  whole_ = whole;
+  for (std::size_t u = 0; u < units_.size(); ++u) free(u);
+  const at::ScalarType dtype = whole ? live_.scalar_type() : compute_;
+  if (units_.front().storage.scalar_type() != dtype) allocate(dtype);
   for (std::size_t u = 0; u < units_.size(); ++u) {
-    if (units_[u].stays) fetch(u);
+    if (whole || units_[u].stays) fetch(u);
   }
   for (std::size_t u = 0; u < units_.size(); ++u) {
-    if (units_[u].stays) bring(u);
+    if (whole || units_[u].stays) bring(u);
   }
 }
 
-void ParameterUnits::changed(const std::vector<Range>& /*parts*/, std::int64_t round) { gather_from(live_, round); }
+void ParameterUnits::changed(const std::vector<Range>& /*parts*/, std::int64_t round) {
+  gather_from(live_, round, /*whole=*/false);
+}
 
 void ParameterUnits::finish(const std::vector<Range>& /*parts*/, std::int64_t round) {
   const std::int64_t most_in_training = bytes_.most();
-  round_ = round;
-  last_.reset();
-  source_ = live_;
-  free_all();
-  if (units_.front().storage.scalar_type() != live_.scalar_type()) allocate(live_.scalar_type());
-  for (std::size_t u = 0; u < units_.size(); ++u) fetch(u);
-  for (std::size_t u = 0; u < units_.size(); ++u) bring(u);
+  gather_from(live_, round, /*whole=*/true);
   bytes_.forget_above(most_in_training);
-  whole_ = true;
 }
 
 void ParameterUnits::with_values(const at::Tensor& shard, std::int64_t round, const std::function<void()>& body) {
   const bool was_whole = whole_;
-  const auto restore = [&] { was_whole ? finish({}, round) : gather_from(live_, round); };
-  gather_from(shard, round);
+  const auto restore = [&] { was_whole ? finish({}, round) : changed({}, round); };
+  gather_from(shard, round, /*whole=*/false);
   try {
     body();
   } catch (...) {

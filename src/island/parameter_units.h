@@ -58,8 +58,7 @@ class ParameterUnits final : public ForwardParameters {
   };
 
   void allocate(at::ScalarType dtype);
-  void gather_from(const at::Tensor& shard, std::int64_t round);
-  void free_all();
+  void gather_from(const at::Tensor& shard, std::int64_t round, bool whole);
   void fetch(std::size_t unit);
   void bring(std::size_t unit);
   void free(std::size_t unit);

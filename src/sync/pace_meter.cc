@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "comm/timed_all_reduce.h"
 #include "comm/transfer.h"
 
 namespace co2 {
@@ -19,16 +20,6 @@ constexpr double kProbeSeconds = 0.3;
 
 double seconds(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
-}
-
-/// As who saw it longest: the others were late from the barrier.
-double timed_all_reduce(Communicator& communicator, const at::Tensor& tensor) {
-  communicator.barrier()->wait();
-  const Clock::time_point begin = Clock::now();
-  communicator.all_reduce(tensor, ReduceOp::kSum)->wait();
-  const at::Tensor longest = at::full({1}, seconds(begin, Clock::now()), at::kDouble);
-  communicator.all_reduce(longest, ReduceOp::kMax)->wait();
-  return longest.item<double>();
 }
 
 }  // namespace
@@ -50,9 +41,7 @@ void PaceMeter::probe() {
   latency_ = timed_all_reduce(*data_, nothing);
   for (int i = 0; i < 4; ++i) latency_ = std::min(latency_, timed_all_reduce(*data_, nothing));
   // With islands there are several groups that exchange, and all workers must make the same plan.
-  const at::Tensor highest = at::full({1}, latency_, at::kDouble);
-  control_->all_reduce(highest, ReduceOp::kMax)->wait();
-  latency_ = highest.item<double>();
+  latency_ = highest(*control_, latency_);
 
   const std::int64_t model_bytes = elements_ * element_bytes_;
   const std::int64_t bytes = std::min(model_bytes, kProbeBytes);

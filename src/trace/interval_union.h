@@ -27,6 +27,8 @@ class IntervalUnion {
     // Nothing so late comes any more that it could touch the oldest pieces: their length is all that is left of them.
     if (pieces_.size() > kPieces) pieces_.erase(pieces_.begin());
   }
+  /// Nothing is added any more, or at least nothing that could overlap: frees what it took to tell.
+  void close() { pieces_.clear(); }
   double seconds() const { return std::chrono::duration<double>(length_).count(); }
 
  private:

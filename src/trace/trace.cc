@@ -8,6 +8,7 @@ namespace co2 {
 
 namespace {
 constexpr std::size_t kRoundsKept = 4096;
+constexpr std::int64_t kRoundsOpen = 4;
 double to_seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 }  // namespace
 
@@ -51,7 +52,12 @@ void Trace::record(const Span& span) {
   seconds_[static_cast<int>(span.kind)] += to_seconds(span.end - span.begin);
   if (span.kind != SpanKind::kWait && span.kind != SpanKind::kTransfer) return;
   totals_->run.add(span);
-  totals_->rounds[span.round].add(span);
+  const auto [round, is_new] = totals_->rounds.try_emplace(span.round);
+  round->second.add(span);
+  // Only exchanges of the last rounds are still under way.
+  if (const auto over = totals_->rounds.find(span.round - kRoundsOpen); is_new && over != totals_->rounds.end()) {
+    over->second.transfers.close();
+  }
   if (totals_->rounds.size() > kRoundsKept) totals_->rounds.erase(totals_->rounds.begin());
 }
 

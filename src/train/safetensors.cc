@@ -10,9 +10,9 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "train/files.h"
+#include "train/unique_keys.h"
 
 namespace co2::train {
 namespace {
@@ -88,14 +88,8 @@ class Reader {
     }
     data_ = kLengthBytes + length;
     const char* begin = file_.data() + kLengthBytes;
-    // A callback sees every key, so that one which occurs twice is noticed rather than dropped.
-    std::set<std::string> names;
-    const auto unique = [&](int depth, Json::parse_event_t event, Json& parsed) {
-      if (depth == 1 && event == Json::parse_event_t::key && !names.insert(parsed.get<std::string>()).second) {
-        fail(fmt::format("tensor {} occurs twice", parsed.get<std::string>()));
-      }
-      return true;
-    };
+    const auto unique =
+        unique_keys<Json>([this](const std::string& name) { fail(fmt::format("tensor {} occurs twice", name)); });
     Json header;
     try {
       header = Json::parse(begin, begin + length, unique);
