@@ -56,4 +56,11 @@ class CommError : public Error {
   std::string cause_;
 };
 
+/// The workers no longer hold the same consensus: an invariant is broken (a memory, a program that wrote to it), and
+/// whatever they would agree on from here on is worth nothing.
+class ConsensusError : public Error {
+ public:
+  explicit ConsensusError(const std::string& message) : Error(message, 6) {}
+};
+
 }  // namespace co2

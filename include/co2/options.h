@@ -29,8 +29,9 @@ enum class Restart {
 };
 
 enum class ClipMode {
-  kValue,  ///< each element of the outer momentum within [-clip, clip]
-  kNorm,   ///< a fragment's outer momentum scaled down to at most this 2-norm
+  kUsual,  ///< a fragment's progress scaled down to at most `clip` times its usual size: only bursts are touched
+  kValue,  ///< each element of the outer momentum within [-clip, clip], in units of the inner rate (the paper)
+  kNorm,   ///< a fragment's outer momentum scaled down to at most this 2-norm, in units of the inner rate
 };
 
 /// The form in which progress goes over the network.
@@ -61,7 +62,7 @@ struct Options {
   std::optional<double> momentum = {};    ///< beta: outer momentum, 0..<1
   std::optional<bool> nesterov = {};      ///< look ahead along the outer momentum
   std::optional<bool> penalty = {};       ///< divide progress by its staleness gap
-  std::optional<double> clip = {};        ///< phi: limit of the outer momentum in units of the inner rate; 0 is off
+  std::optional<double> clip = {};        ///< phi: what clip_mode limits to; 0 is off
   std::optional<ClipMode> clip_mode = {};
   std::optional<Restart> restart = {};
   std::optional<double> mix = {};  ///< rho: the worker's own share in Restart::kMix, 0..1
@@ -88,12 +89,12 @@ struct Recipe {
   std::optional<int> delay = {};  ///< empty: until the next fragment is launched, so that one is always on the wire
   double outer_rate = 1;
   double momentum = 0;
+  int momentum_from = 1;  ///< rounds of fewer steps have none (momentum_of())
   bool nesterov = false;
   bool rate_units = false;  ///< momentum in units of the inner rate, so that a schedule does not distort it
   bool penalty = false;
-  double clip = 0;                   ///< 0 is off
-  bool clip_is_local_steps = false;  ///< the default φ = τ, which follows an adapted τ
-  ClipMode clip_mode = ClipMode::kValue;
+  double clip = 0;  ///< 0 is off
+  ClipMode clip_mode = ClipMode::kUsual;
   Restart restart = Restart::kPaper;
   double mix = 0;
   Wire wire = Wire::kPlain;
@@ -103,6 +104,10 @@ struct Recipe {
   int zero = 0;
   Compute compute = Compute::kPlain;
 };
+
+/// The outer momentum of a round of so many steps: it helps long rounds and harms short ones, so unless the user has set
+/// one, `co2` has none below six (docs/choosing-local-steps.md).
+double momentum_of(const Recipe& recipe, int local_steps);
 
 /// Fills in the strategy's values and checks all of it; throws OptionError that names the option, value and range.
 Recipe resolve(const Options& options);

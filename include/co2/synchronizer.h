@@ -29,6 +29,13 @@ struct Pace {
   double bits_per_second_needed = 0;  ///< that it would take to hide an exchange in the largest allowed τ
 };
 
+/// What the clip has taken from the exchanges so far.
+struct Clipping {
+  std::int64_t exchanges = 0;  ///< of one fragment each, that were applied with a clip
+  std::int64_t clipped = 0;    ///< of which the clip took something
+  double lost = 0;             ///< the shares that it took, added up: lost / clipped is their mean
+};
+
 /// Trains one model on all workers of a cluster.
 ///
 ///     co2::Synchronizer sync(cluster, *model, optimizer, {.strategy = co2::Strategy::kCo2});
@@ -62,7 +69,8 @@ class Synchronizer {
 
   /// The inner optimizer's step, and whatever is due between workers after it. `samples` is this worker's weight for
   /// the step: unequal batches, or 0 to sit out. (`ddp` averages gradients equally, before the weight is known: there
-  /// it must be 1.) Throws CommError if an exchange that is due failed, and then in every further step.
+  /// it must be 1.) Throws CommError if an exchange that is due failed, or ConsensusError; and once one of them was
+  /// thrown, by whatever call, every further step(), finish() and with_consensus() throws it again.
   void step(double samples = 1);
 
   /// A function to run in every step once the gradients are final (`ddp`: averaged) and before the inner optimizer uses
@@ -74,13 +82,18 @@ class Synchronizer {
   void finish();
 
   /// Runs `body` with the consensus in the model's parameters, then puts the live parameters back. `none` and `ddp`
-  /// have no consensus apart from the live parameters: the body runs on those.
+  /// have no consensus apart from the live parameters: the body runs on those. Its time does not count as computing.
   void with_consensus(const std::function<void()>& body);
+
+  /// What has happened since the last step() was no training (an evaluation outside of with_consensus(), saving a file):
+  /// its time does not count as computing.
+  void restart_clock();
 
   std::int64_t steps() const;    ///< steps taken
   std::int64_t rounds() const;   ///< rounds begun
   const Recipe& recipe() const;  ///< as in force now
   Pace pace() const;
+  Clipping clipping() const;
   Trace& trace();
 
   /// Scales the gradients down to a 2-norm of at most `max_norm` over the whole model, whoever holds which part of

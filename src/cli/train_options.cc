@@ -158,10 +158,10 @@ nlohmann::ordered_json to_json(const TrainConfig& config) {
   if (!recipe.adaptive) fill(sync.fragments, recipe.fragments);
   if (recipe.delay) fill(sync.delay, *recipe.delay);
   fill(sync.outer_rate, recipe.outer_rate);
-  fill(sync.momentum, recipe.momentum);
+  if (recipe.momentum_from == 1) fill(sync.momentum, recipe.momentum);
   fill(sync.nesterov, recipe.nesterov);
   fill(sync.penalty, recipe.penalty);
-  if (!(recipe.adaptive && recipe.clip_is_local_steps)) fill(sync.clip, recipe.clip);
+  fill(sync.clip, recipe.clip);
   fill(sync.clip_mode, recipe.clip_mode);
   fill(sync.restart, recipe.restart);
   fill(sync.mix, recipe.mix);

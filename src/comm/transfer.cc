@@ -6,18 +6,26 @@
 
 namespace co2 {
 
-TransferTime wait_for_transfer(const std::vector<WorkPtr>& works, std::int64_t bytes, std::int64_t round, int fragment,
-                               Trace& trace) {
-  if (works.empty()) return {};
-  const bool exposed = !std::all_of(works.begin(), works.end(), [](const WorkPtr& w) { return w->completed(); });
-  const Clock::time_point begin = Clock::now();
+namespace {
+
+void wait_in_round(Work& work, std::int64_t round) {
   try {
-    for (const WorkPtr& work : works) work->wait();
+    work.wait();
   } catch (const CommError& error) {
     CommError::Where where = error.where();
     where.round = round;
     throw CommError(where, error.cause());
   }
+}
+
+}  // namespace
+
+TransferTime wait_for_transfer(const std::vector<WorkPtr>& works, std::int64_t bytes, std::int64_t round, int fragment,
+                               Trace& trace) {
+  if (works.empty()) return {};
+  const bool exposed = !std::all_of(works.begin(), works.end(), [](const WorkPtr& w) { return w->completed(); });
+  const Clock::time_point begin = Clock::now();
+  for (const WorkPtr& work : works) wait_in_round(*work, round);
   if (exposed) trace.record({SpanKind::kWait, begin, Clock::now(), round, fragment, 0});
   TransferTime time{works.front()->started(), works.front()->finished()};
   const auto count = static_cast<std::int64_t>(works.size());
@@ -28,6 +36,12 @@ TransferTime wait_for_transfer(const std::vector<WorkPtr>& works, std::int64_t b
     time = {std::min(time.begin, work.started()), std::max(time.end, work.finished())};
   }
   return time;
+}
+
+void throw_if_failed(const std::vector<WorkPtr>& works, std::int64_t round) {
+  for (const WorkPtr& work : works) {
+    if (work->completed()) wait_in_round(*work, round);
+  }
 }
 
 void wait_out(const std::vector<WorkPtr>& works) noexcept {

@@ -18,6 +18,9 @@ struct TransferTime {
 TransferTime wait_for_transfer(const std::vector<WorkPtr>& works, std::int64_t bytes, std::int64_t round, int fragment,
                                Trace& trace);
 
+/// Throws CommError, with the round, if one of the works is over and has failed. Never blocks.
+void throw_if_failed(const std::vector<WorkPtr>& works, std::int64_t round);
+
 /// Waits until none of the works uses its buffers any more; for destructors, so it swallows failures: a peer that is
 /// gone is often why they run. Works may be null.
 void wait_out(const std::vector<WorkPtr>& works) noexcept;

@@ -11,6 +11,7 @@ namespace co2 {
 Island::Island(const Cluster& cluster, int size, std::shared_ptr<Communicator> all) {
   if (size == 1) {
     across_ = std::move(all);
+    across_control_ = cluster.communicator("across control");
     return;
   }
   std::vector<int> inside;
@@ -21,6 +22,7 @@ Island::Island(const Cluster& cluster, int size, std::shared_ptr<Communicator> a
   }
   inside_ = cluster.communicator("island", inside);
   across_ = cluster.communicator("across", across);
+  across_control_ = cluster.communicator("across control", across);
 }
 
 double Island::sum(double value) const {

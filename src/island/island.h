@@ -21,6 +21,8 @@ class Island {
   int rank() const { return inside_ ? inside_->rank() : 0; }               ///< in the island
   const std::shared_ptr<Communicator>& inside() const { return inside_; }  ///< null if every worker is an island
   const std::shared_ptr<Communicator>& across() const { return across_; }
+  /// The same workers as across(), for small numbers that must not queue behind a transfer.
+  const std::shared_ptr<Communicator>& across_control() const { return across_control_; }
 
   /// The sum over the island, blocking.
   double sum(double value) const;
@@ -34,6 +36,7 @@ class Island {
  private:
   std::shared_ptr<Communicator> inside_;
   std::shared_ptr<Communicator> across_;
+  std::shared_ptr<Communicator> across_control_;
 };
 
 }  // namespace co2

@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <numeric>
 #include <type_traits>
 
 namespace co2::outer {
@@ -39,15 +38,17 @@ constexpr std::int64_t kStreamFrom = 1 << 21;
 
 /// Calls body(begin, end) for each chunk; returns the sum of the results, added in order.
 template <class Body>
-double sum_over_chunks(std::int64_t size, const Body& body) {
+auto sum_over_chunks(std::int64_t size, const Body& body) {
   const std::int64_t chunks = (size + kChunk - 1) / kChunk;
-  std::vector<double> results(static_cast<std::size_t>(chunks));
+  std::vector<std::invoke_result_t<Body, std::int64_t, std::int64_t>> results(static_cast<std::size_t>(chunks));
   at::parallel_for(0, chunks, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t chunk = first; chunk < last; ++chunk) {
       results[static_cast<std::size_t>(chunk)] = body(chunk * kChunk, std::min(size, (chunk + 1) * kChunk));
     }
   });
-  return std::accumulate(results.begin(), results.end(), 0.0);
+  typename decltype(results)::value_type total{};
+  for (const auto& result : results) total += result;
+  return total;
 }
 
 template <class Wire>
@@ -67,17 +68,16 @@ const Kernel& best_kernel() {
 }
 
 template <class Wire>
-void launch(const Kernel& kernel, const float* consensus, const float* live, float weight, Wire* wire, float* sent,
+double launch(const Kernel& kernel, const float* consensus, const float* live, float weight, Wire* wire, float* sent,
             std::int64_t size) {
-  sum_over_chunks(size, [&](std::int64_t begin, std::int64_t end) {
-    of<Wire>(kernel).launch(consensus + begin, live + begin, weight, wire + begin,
-                            sent == nullptr ? nullptr : sent + begin, end - begin, size >= kStreamFrom);
-    return 0.0;
+  return sum_over_chunks(size, [&](std::int64_t begin, std::int64_t end) {
+    return of<Wire>(kernel).launch(consensus + begin, live + begin, weight, wire + begin,
+                                   sent == nullptr ? nullptr : sent + begin, end - begin, size >= kStreamFrom);
   });
 }
 
 template <class Wire>
-double apply(const Kernel& kernel, const ApplyJob<Wire>& job, const ApplyVariant& variant, std::int64_t size) {
+ApplyNorms apply(const Kernel& kernel, const ApplyJob<Wire>& job, const ApplyVariant& variant, std::int64_t size) {
   const auto apply = of<Wire>(kernel).apply(variant);
   return sum_over_chunks(size, [&](std::int64_t begin, std::int64_t end) { return apply(job, begin, end); });
 }
@@ -98,10 +98,10 @@ double next_momentum_squared_norm(const Kernel& kernel, const Wire* sum, float p
   });
 }
 
-#define CO2_FOR_WIRE(Wire)                                                                             \
-  template void launch(const Kernel&, const float*, const float*, float, Wire*, float*, std::int64_t); \
-  template double apply(const Kernel&, const ApplyJob<Wire>&, const ApplyVariant&, std::int64_t);      \
-  template double squared_norm(const Kernel&, const Wire*, std::int64_t);                              \
+#define CO2_FOR_WIRE(Wire)                                                                               \
+  template double launch(const Kernel&, const float*, const float*, float, Wire*, float*, std::int64_t); \
+  template ApplyNorms apply(const Kernel&, const ApplyJob<Wire>&, const ApplyVariant&, std::int64_t);    \
+  template double squared_norm(const Kernel&, const Wire*, std::int64_t);                                \
   template double next_momentum_squared_norm(const Kernel&, const Wire*, float, const float*, float, std::int64_t);
 CO2_FOR_WIRE(float)
 CO2_FOR_WIRE(Bfloat16)

@@ -15,10 +15,10 @@ const Kernel& best_kernel();
 
 /// `Wire` is float or Bfloat16.
 template <class Wire>
-void launch(const Kernel& kernel, const float* consensus, const float* live, float weight, Wire* wire, float* sent,
+double launch(const Kernel& kernel, const float* consensus, const float* live, float weight, Wire* wire, float* sent,
             std::int64_t size);
 template <class Wire>
-double apply(const Kernel& kernel, const ApplyJob<Wire>& job, const ApplyVariant& variant, std::int64_t size);
+ApplyNorms apply(const Kernel& kernel, const ApplyJob<Wire>& job, const ApplyVariant& variant, std::int64_t size);
 template <class Wire>
 double squared_norm(const Kernel& kernel, const Wire* values, std::int64_t size);
 template <class Wire>

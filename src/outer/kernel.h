@@ -42,14 +42,29 @@ struct ApplyVariant {
   bool norm;
 };
 
+/// Squared 2-norms that fall out of an apply, each 0 unless the variant asks for it.
+struct ApplyNorms {
+  double move = 0;      ///< of the move (`norm`)
+  double momentum = 0;  ///< of the new momentum before it was clipped (`clip`)
+  double clipped = 0;   ///< of what the clip took from it (`clip`)
+
+  ApplyNorms& operator+=(const ApplyNorms& other) {
+    move += other.move;
+    momentum += other.momentum;
+    clipped += other.clipped;
+    return *this;
+  }
+};
+
 /// The loops that touch what goes over the network.
 template <class Wire>
 struct WireKernel {
-  /// `sent` may be null. `stream` writes past the caches, which pays when the arrays are larger than them.
-  void (*launch)(const float* consensus, const float* live, float weight, Wire* wire, float* sent, std::int64_t size,
+  /// Returns the squared norm of the progress that is sent. `sent` may be null. `stream` writes past the caches, which
+  /// pays when the arrays are larger than them.
+  double (*launch)(const float* consensus, const float* live, float weight, Wire* wire, float* sent, std::int64_t size,
                  bool stream);
-  /// Elements [begin, end) of the job; returns the squared norm of their move, or 0 if the variant does not ask for it.
-  using Apply = double (*)(const ApplyJob<Wire>& job, std::int64_t begin, std::int64_t end);
+  /// Elements [begin, end) of the job.
+  using Apply = ApplyNorms (*)(const ApplyJob<Wire>& job, std::int64_t begin, std::int64_t end);
   Apply (*apply)(const ApplyVariant& variant);
   double (*squared_norm)(const Wire* values, std::int64_t size);
   /// Squared norm of progress_scale * sum + momentum_factor * momentum.

@@ -1,8 +1,11 @@
 #include "outer/outer_pass.h"
 
+#include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "outer/fused.h"
 
@@ -39,22 +42,22 @@ float narrow(double value, const char* name) {
 
 }  // namespace
 
-void launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
-            const at::Tensor& sent) {
+double launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
+              const at::Tensor& sent) {
   check(consensus, "consensus", consensus);
   check(live, "live", consensus);
   check(wire, "wire", consensus, /*may_be_bfloat16=*/true);
   if (sent.defined()) check(sent, "sent", consensus);
   if (!can_fuse(consensus)) return with_operators::launch(consensus, live, weight, wire, sent);
-  with_wire(wire, [&](auto* data) {
-    fused::launch(fused::best_kernel(), consensus.const_data_ptr<float>(), live.const_data_ptr<float>(),
-                  narrow(weight, "weight"), data, sent.defined() ? sent.mutable_data_ptr<float>() : nullptr,
-                  consensus.numel());
+  return with_wire(wire, [&](auto* data) {
+    return fused::launch(fused::best_kernel(), consensus.const_data_ptr<float>(), live.const_data_ptr<float>(),
+                         narrow(weight, "weight"), data, sent.defined() ? sent.mutable_data_ptr<float>() : nullptr,
+                         consensus.numel());
   });
 }
 
-double apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
-             const at::Tensor& live, const Move& move, bool want_norm) {
+ApplyNorms apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
+                 const at::Tensor& live, const Move& move, bool want_norm) {
   const bool keep = move.restart == Restart::kKeep;
   check(consensus, "consensus", consensus);
   check(sum, "sum", consensus, /*may_be_bfloat16=*/true);
@@ -92,6 +95,17 @@ double squared_norm(const at::Tensor& tensor) {
   if (!can_fuse(tensor) && !is_bfloat16) return with_operators::squared_norm(tensor);
   return with_wire(tensor,
                    [&](const auto* data) { return fused::squared_norm(fused::best_kernel(), data, tensor.numel()); });
+}
+
+bool is_zero(const at::Tensor& tensor) {
+  const bool readable = tensor.is_cpu() && (can_fuse(tensor) || tensor.scalar_type() == at::kBFloat16);
+  if (!readable) return !tensor.ne(0).any().item<bool>();
+  return with_wire(tensor, [&]<class Wire>(Wire* data) {
+    return std::all_of(data, data + tensor.numel(), [](Wire value) {
+      if constexpr (std::is_same_v<Wire, Bfloat16>) return (static_cast<std::uint16_t>(value) & 0x7fff) == 0;  // or -0
+      return value == Wire{};
+    });
+  });
 }
 
 double next_momentum_squared_norm(const at::Tensor& sum, const at::Tensor& momentum, const Move& move) {

@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <co2/options.h>
 
+#include "outer/kernel.h"
+
 /// Pure arithmetic on flat buffers, no communication: docs/algorithm.md, "One exchange".
 ///
 /// Tensors are one-dimensional, contiguous, of the same length, floating dtype and device; only `wire` and `sum`, what
@@ -17,9 +19,9 @@ namespace co2::outer {
 
 /// launch: sent = consensus - live; wire = weight * sent. A wire of bfloat16 is rounded to nearest, ties to even, and
 /// then sent = wire / weight, what the peers will see; weight must not be 0. `sent` may be undefined if the restart
-/// does not need it.
-void launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
-            const at::Tensor& sent);
+/// does not need it. Returns the squared 2-norm of what is sent.
+double launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
+              const at::Tensor& sent);
 
 /// The scalars of one apply, for elements that share an inner rate.
 struct Move {
@@ -27,7 +29,7 @@ struct Move {
   double momentum = 0;        ///< β
   double momentum_scale = 1;  ///< shrinks the new momentum, for clipping by norm
   double clip = 0;            ///< φ for clipping by value; 0 is off
-  double rate = 1;            ///< α γ_now
+  double rate = 1;            ///< α γ
   bool nesterov = false;
   Restart restart = Restart::kPaper;
   double mix = 0;  ///< ρ
@@ -39,21 +41,25 @@ struct Move {
 ///     move      = rate * (nesterov ? g + β momentum : momentum)
 ///     consensus = consensus - move
 ///     live      = consensus | live + sent - move | (1-ρ) consensus + ρ live
-/// Returns the squared 2-norm of `move` if `want_norm`, otherwise 0. `sent` is only read by Restart::kKeep.
-double apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
+/// `sent` is only read by Restart::kKeep. Of the norms, that of the move is only there if `want_norm`, and those of the
+/// clip if one by value is on.
+ApplyNorms apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
              const at::Tensor& live, const Move& move, bool want_norm);
 
 /// Squared 2-norm, in a fixed order of summation.
 double squared_norm(const at::Tensor& tensor);
+
+/// Whether all elements are zero. Quick if one of the first is not.
+bool is_zero(const at::Tensor& tensor);
 
 /// Squared 2-norm of β momentum + progress_scale * sum, the momentum as it would be before clipping.
 double next_momentum_squared_norm(const at::Tensor& sum, const at::Tensor& momentum, const Move& move);
 
 /// The same functions as chains of LibTorch operators: the path for other devices and dtypes, and the test's reference.
 namespace with_operators {
-void launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
-            const at::Tensor& sent);
-double apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
+double launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
+              const at::Tensor& sent);
+ApplyNorms apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
              const at::Tensor& live, const Move& move, bool want_norm);
 double squared_norm(const at::Tensor& tensor);
 double next_momentum_squared_norm(const at::Tensor& sum, const at::Tensor& momentum, const Move& move);

@@ -5,27 +5,35 @@
 
 namespace co2::outer::with_operators {
 
-void launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
-            const at::Tensor& sent) {
+double launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
+              const at::Tensor& sent) {
   const at::NoGradGuard no_grad;
   if (wire.scalar_type() != consensus.scalar_type()) {
     wire.copy_(at::sub(consensus, live).mul_(weight));
     if (sent.defined()) sent.copy_(wire).div_(weight);
-    return;
+    return squared_norm(wire) / (weight * weight);
   }
   at::Tensor progress = sent.defined() ? sent : wire;
   at::sub_out(progress, consensus, live);
   at::Tensor out = wire;
+  const double norm = squared_norm(progress);
   at::mul_out(out, progress, at::scalar_tensor(weight, at::kDouble));  // the overload for a Scalar makes a copy
+  return norm;
 }
 
-double apply(const at::Tensor& wire_sum, const at::Tensor& momentum, const at::Tensor& consensus,
-             const at::Tensor& sent, const at::Tensor& live, const Move& move, bool want_norm) {
+ApplyNorms apply(const at::Tensor& wire_sum, const at::Tensor& momentum, const at::Tensor& consensus,
+                 const at::Tensor& sent, const at::Tensor& live, const Move& move, bool want_norm) {
+  ApplyNorms norms;
   const at::NoGradGuard no_grad;
   const at::Tensor sum = wire_sum.to(consensus.scalar_type());  // no copy if it has that dtype
   momentum.mul_(move.momentum).add_(sum, move.progress_scale);
   if (move.momentum_scale != 1) momentum.mul_(move.momentum_scale);
-  if (move.clip > 0) momentum.clamp_(-move.clip, move.clip);
+  if (move.clip > 0) {
+    const at::Tensor whole = momentum.clone();
+    momentum.clamp_(-move.clip, move.clip);
+    norms.momentum = squared_norm(whole);
+    norms.clipped = squared_norm(whole.sub_(momentum));
+  }
 
   // Both kinds of move are `step * rate`; heavy-ball needs no tensor of its own for it.
   const at::Tensor step = move.nesterov ? at::mul(sum, move.progress_scale).add_(momentum, move.momentum) : momentum;
@@ -35,7 +43,8 @@ double apply(const at::Tensor& wire_sum, const at::Tensor& momentum, const at::T
     case Restart::kKeep: live.add_(sent).sub_(step, move.rate); break;
     case Restart::kMix: live.lerp_(consensus, 1 - move.mix); break;
   }
-  return want_norm ? move.rate * move.rate * squared_norm(step) : 0;
+  if (want_norm) norms.move = move.rate * move.rate * squared_norm(step);
+  return norms;
 }
 
 // LibTorch accumulates a norm in the dtype that it is asked for: over 20 M elements float32 is off by 1e-3, and float64

@@ -50,6 +50,10 @@ void BufferAverage::apply() {
   works_.clear();
 }
 
+void BufferAverage::check() {
+  throw_if_failed(works_, round_);
+}
+
 void BufferAverage::abandon() noexcept {
   wait_out(works_);
   works_.clear();

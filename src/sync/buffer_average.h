@@ -19,6 +19,8 @@ class BufferAverage {
 
   void launch(std::int64_t round);
   void apply();
+  /// Throws CommError if what is under way has failed already. Never blocks.
+  void check();
   void abandon() noexcept;
 
  private:

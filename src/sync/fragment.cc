@@ -1,6 +1,8 @@
 #include "sync/fragment.h"
 
 #include <ATen/ATen.h>
+#include <co2/error.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +13,13 @@
 namespace co2 {
 
 namespace {
+
 std::int64_t buffer_bytes(const Message& message) { return bytes_of(message.payload) + bytes_of(message.sent); }
+
+at::Tensor cut(const at::Tensor& tensor, const Range& range) {
+  return tensor.defined() ? tensor.narrow(0, range.begin, range.size()) : tensor;
+}
+
 }  // namespace
 
 Message MessagePool::take() {
@@ -35,29 +43,61 @@ void MessagePool::release() {
   free_.clear();
 }
 
-Fragment::Fragment(int index, const Recipe& recipe, const Range& where, const at::Tensor& consensus,
-                   const at::Tensor& momentum, std::vector<Part> parts, std::function<double(double)> island_sum)
-    : index_(index),
-      recipe_(recipe),
-      where_(where),
-      consensus_(consensus.narrow(0, where.begin, where.size())),
-      momentum_(momentum.narrow(0, where.begin, where.size())),
-      parts_(std::move(parts)),
-      island_sum_(std::move(island_sum)) {}
+void SinceLaunch::add_step(double more_samples, const std::vector<double>& rates_now) {
+  samples += more_samples;
+  steps += 1;
+  rates.resize(rates_now.size());
+  for (std::size_t g = 0; g < rates.size(); ++g) rates[g] += rates_now[g];
+}
 
-void Fragment::launch(const WireFormat& wire, MessagePool& pool, const std::vector<double>& rates,
-                      std::int64_t apply_step, std::int64_t round) {
+void SinceLaunch::add(const SinceLaunch& other, double share) {
+  samples += share * other.samples;
+  steps += share * other.steps;
+  rates.resize(std::max(rates.size(), other.rates.size()));
+  for (std::size_t g = 0; g < other.rates.size(); ++g) rates[g] += share * other.rates[g];
+}
+
+Fragment::Fragment(int index, ExchangeContext& context, const Range& where, const at::Tensor& consensus,
+                   const at::Tensor& momentum, std::vector<Part> parts)
+    : index_(index),
+      context_(context),
+      recipe_(context.recipe),
+      where_(where),
+      consensus_(cut(consensus, where)),
+      momentum_(cut(momentum, where)),
+      parts_(std::move(parts)) {}
+
+void Fragment::inherit(const Fragment& old, double share) {
+  since_launch_.add(old.since_launch_, share);
+  usual_.include(old.usual_);
+}
+
+void Fragment::launch(MessagePool& pool, std::int64_t apply_step, std::int64_t round, double momentum) {
   InFlight exchange;
   exchange.message = pool.take();
-  exchange.rates = rates;
+  exchange.steps = since_launch_.steps;
+  exchange.momentum = momentum;
   exchange.apply_step = apply_step;
   exchange.round = round;
-  std::vector<WireFormat::Progress> progress;
-  for (const Part& part : parts_) {
-    progress.push_back({part.range, consensus_.narrow(0, part.range.begin, part.range.size()), part.live});
+
+  Header header;
+  header.weight = since_launch_.samples;
+  if (recipe_.rate_units) {
+    for (const double sum : since_launch_.rates) header.rates.push_back(sum / std::max(since_launch_.steps, 1.0));
   }
-  wire.start(exchange.message, progress, weight_);
-  weight_ = 0;
+  std::vector<WireFormat::Progress> progress;
+  for (const Part& part : parts_) progress.push_back({part.range, cut(consensus_, part.range), part.live});
+  const std::vector<double> squared = context_.wire.start(exchange.message, progress, header.weight);
+  // In units of the rate. Where that was 0 there can only be what an earlier exchange has left behind.
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const double rate = recipe_.rate_units ? header.rates[parts_[i].group] : 1;
+    if (rate > 0) header.size += squared[i] / (rate * rate);
+  }
+  header.size = std::sqrt(header.size / static_cast<double>(std::max<std::int64_t>(numel(), 1)));
+  header.check = consensus_check(consensus_, launches_++);
+  exchange.header = to_sum(header);
+  exchange.header_work = context_.control.all_reduce(exchange.header, ReduceOp::kSum);
+  since_launch_ = {};
   // In the paper's first round there is nothing to apply yet: x_1 = x_0, and the worker restarts from there. Without it
   // the progress that has just been launched would be measured, and sent, once more.
   if (recipe_.restart == Restart::kPaper && recipe_.delay != 0 && in_flight_.empty()) {
@@ -66,43 +106,77 @@ void Fragment::launch(const WireFormat& wire, MessagePool& pool, const std::vect
   in_flight_.push_back(std::move(exchange));
 }
 
+/// The sum, and how it is to be applied. Changes nothing but what it learns about usual progress.
+Fragment::Arrived Fragment::arrived(const InFlight& exchange) {
+  const AgreedHeader header = agreed(exchange.header, context_.control.size());
+  if (!header.same_consensus) {
+    throw ConsensusError(fmt::format(
+        "the workers no longer agree on the consensus of fragment {} (round {}): something has changed it on one of "
+        "them, or a memory or a program there is broken. Nothing was applied; go on from the last model that you saved",
+        index_, exchange.round));
+  }
+  Arrived result;
+  result.sum = context_.wire.sum(exchange.message);
+  result.total_weight = header.total_weight;
+  // γ on both sides, so that progress arrives at the scale at which it was made: what the rate is, matters only to what
+  // momentum remembers. A rate of zero has no units to speak of: the last positive one stands in for it.
+  for (std::size_t g = 0; g < header.rates.size(); ++g) {
+    if (header.rates[g] > 0) context_.last_rates[g] = header.rates[g];
+  }
+  result.rates = context_.last_rates;
+  if (result.total_weight == 0) return result;
+  result.scale = 1 / (result.total_weight * staleness_gap(exchange, result));
+  if (recipe_.clip > 0 && recipe_.clip_mode == ClipMode::kUsual) {
+    const double factor = usual_.limit(header.size, exchange.steps, recipe_.clip);
+    result.scale *= factor;
+    count_clipped(1 - factor);
+  }
+  return result;
+}
+
 // Λ = 1 + ‖x_now - x_then‖ / ‖D‖, never below 1; D = sum / total_weight.
-double Fragment::staleness_gap(const InFlight& exchange, const WireFormat::Sum& sum) const {
-  if (!recipe_.penalty || exchange.moved == 0 || sum.total_weight == 0) return 1;
-  const double progress = std::sqrt(island_sum_(outer::squared_norm(sum.values))) / sum.total_weight;
+double Fragment::staleness_gap(const InFlight& exchange, const Arrived& arrived) const {
+  if (!recipe_.penalty || exchange.moved == 0) return 1;
+  const double progress = std::sqrt(context_.island_sum(outer::squared_norm(arrived.sum))) / arrived.total_weight;
   return progress > 0 ? 1 + exchange.moved / progress : 1;
 }
 
 // The factor that brings the next momentum's norm down to φ.
-double Fragment::momentum_scale(const InFlight& exchange, const WireFormat::Sum& sum, double gap) const {
-  if (recipe_.clip == 0 || recipe_.clip_mode != ClipMode::kNorm || sum.total_weight == 0) return 1;
+double Fragment::momentum_scale(const InFlight& exchange, const Arrived& arrived) const {
+  if (recipe_.clip == 0 || recipe_.clip_mode != ClipMode::kNorm || arrived.total_weight == 0) return 1;
   double squared = 0;
   for (const Part& part : parts_) {
-    const double rate = recipe_.rate_units ? exchange.rates[part.group] : 1;
     outer::Move move;
-    move.momentum = recipe_.momentum;
-    move.progress_scale = 1 / (sum.total_weight * gap * rate);
-    squared += outer::next_momentum_squared_norm(sum.values.narrow(0, part.range.begin, part.range.size()),
-                                                 momentum_.narrow(0, part.range.begin, part.range.size()), move);
+    move.momentum = exchange.momentum;
+    move.progress_scale = arrived.scale / arrived.rates[part.group];
+    squared += outer::next_momentum_squared_norm(cut(arrived.sum, part.range), cut(momentum_, part.range), move);
   }
-  const double norm = std::sqrt(island_sum_(squared));
+  const double norm = std::sqrt(context_.island_sum(squared));
   return norm > recipe_.clip ? recipe_.clip / norm : 1;
 }
 
-TransferTime Fragment::apply(const WireFormat& wire, MessagePool& pool, const std::vector<double>& rates, Trace& trace,
-                             bool finishing) {
+void Fragment::count_clipped(double share) {
+  Clipping& clipping = context_.clipping;
+  ++clipping.exchanges;
+  if (!(share > 0)) return;
+  ++clipping.clipped;
+  clipping.lost += share;
+}
+
+TransferTime Fragment::apply(MessagePool& pool, bool finishing) {
+  Trace& trace = context_.trace;
   InFlight& oldest = in_flight_.front();
-  // Nothing has been changed if this throws.
+  // Nothing has been changed if one of these throws.
   const TransferTime on_the_wire =
       wait_for_transfer(oldest.message.works, oldest.message.bytes, oldest.round, index_, trace);
+  wait_for_transfer({oldest.header_work}, context_.control.all_reduce_wire_bytes(bytes_of(oldest.header)), oldest.round,
+                    index_, trace);
 
   const Clock::time_point begin = Clock::now();
-  const WireFormat::Sum sum = wire.sum(oldest.message);
-  const double gap = staleness_gap(oldest, sum);
-
+  const Arrived arrived = this->arrived(oldest);
   outer::Move move;
-  move.momentum = recipe_.momentum;
-  move.momentum_scale = momentum_scale(oldest, sum, gap);
+  move.momentum = oldest.momentum;
+  move.momentum_scale = momentum_scale(oldest, arrived);
   move.clip = recipe_.clip_mode == ClipMode::kValue ? recipe_.clip : 0;
   move.nesterov = recipe_.nesterov;
   move.restart = recipe_.restart;
@@ -117,27 +191,51 @@ TransferTime Fragment::apply(const WireFormat& wire, MessagePool& pool, const st
 
   // The consensus moves under the feet of an exchange that was launched before this apply.
   const bool want_norm = recipe_.penalty && in_flight_.size() > 1;
-  double squared_move = 0;
+  outer::ApplyNorms norms;
   for (const Part& part : parts_) {
-    const double rate_then = recipe_.rate_units ? oldest.rates[part.group] : 1;
-    const double rate_now = recipe_.rate_units ? rates[part.group] : 1;
-    move.progress_scale = sum.total_weight > 0 ? 1 / (sum.total_weight * gap * rate_then) : 0;
-    move.rate = recipe_.outer_rate * rate_now;
-    const auto cut = [&](const at::Tensor& t) { return t.narrow(0, part.range.begin, part.range.size()); };
-    squared_move += outer::apply(cut(sum.values), cut(momentum_), cut(consensus_), sent.defined() ? cut(sent) : sent,
-                                 part.live, move, want_norm);
+    const double rate = arrived.rates[part.group];
+    move.progress_scale = arrived.scale / rate;
+    for (const auto& [range, moves] : runs(part, arrived.sum, move.momentum)) {
+      move.rate = moves ? recipe_.outer_rate * rate : 0;
+      const Range in_live{range.begin - part.range.begin, range.end - part.range.begin};
+      norms += outer::apply(cut(arrived.sum, range), cut(momentum_, range), cut(consensus_, range), cut(sent, range),
+                            cut(part.live, in_live), move, want_norm);
+    }
   }
   const std::int64_t round = oldest.round;
   pool.give_back(std::move(oldest.message));
   in_flight_.pop_front();  // before anything that may throw: it must not be applied again
-  if (want_norm) squared_move = island_sum_(squared_move);
-  for (InFlight& younger : in_flight_) younger.moved = std::sqrt(squared_move);
+  if (move.clip > 0) count_clipped(norms.momentum > 0 ? std::sqrt(norms.clipped / norms.momentum) : 0);
+  if (recipe_.clip > 0 && recipe_.clip_mode == ClipMode::kNorm) count_clipped(1 - move.momentum_scale);
+  if (want_norm) norms.move = context_.island_sum(norms.move);
+  for (InFlight& younger : in_flight_) younger.moved = std::sqrt(norms.move);
   trace.record({SpanKind::kOuter, begin, Clock::now(), round, index_, 0});
   return on_the_wire;
 }
 
+/// The stretches of a part that move, and those that stay where they are: a parameter of which nobody has made any
+/// progress, because it is frozen for a while, must not go on moving by momentum alone.
+std::vector<Fragment::Run> Fragment::runs(const Part& part, const at::Tensor& sum, double momentum) const {
+  if (momentum == 0) return {{part.range, true}};
+  std::vector<Run> result;
+  for (std::size_t i = 0; i < part.parameters.size(); ++i) {
+    const std::int64_t end = i + 1 < part.parameters.size() ? part.parameters[i + 1] : part.range.end;
+    const Range parameter{part.parameters[i], end};
+    const bool moves = !outer::is_zero(cut(sum, parameter));
+    if (!result.empty() && result.back().moves == moves) {
+      result.back().range.end = end;
+    } else {
+      result.push_back({parameter, moves});
+    }
+  }
+  return result;
+}
+
 void Fragment::abandon() noexcept {
-  for (const InFlight& exchange : in_flight_) wait_out(exchange.message.works);
+  for (const InFlight& exchange : in_flight_) {
+    wait_out(exchange.message.works);
+    wait_out({exchange.header_work});
+  }
   in_flight_.clear();
 }
 

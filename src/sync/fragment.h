@@ -1,6 +1,7 @@
 #pragma once
 
 #include <co2/options.h>
+#include <co2/synchronizer.h>
 #include <co2/trace.h>
 
 #include <deque>
@@ -10,6 +11,8 @@
 
 #include "comm/buckets.h"
 #include "comm/transfer.h"
+#include "sync/header.h"
+#include "sync/usual_progress.h"
 #include "sync/wire_format.h"
 #include "trace/bytes.h"
 
@@ -36,6 +39,28 @@ class MessagePool {
   std::vector<Message> free_;
 };
 
+/// What all fragments of an exchange share.
+struct ExchangeContext {
+  const Recipe& recipe;
+  const WireFormat& wire;
+  Communicator& control;                     ///< for headers, to the workers that have the same shard
+  std::function<double(double)> island_sum;  ///< adds up what the workers that share a fragment have of a squared norm
+  Trace& trace;
+  std::vector<double> last_rates;  ///< the last positive γ that was agreed on, per parameter group
+  Clipping clipping;
+};
+
+/// What a worker has done on a fragment since its last launch.
+struct SinceLaunch {
+  double samples = 0;
+  double steps = 0;
+  std::vector<double> rates;  ///< their sum over the steps, per parameter group
+
+  void add_step(double more_samples, const std::vector<double>& rates_now);
+  /// A share of what another fragment has, whose elements this one takes over.
+  void add(const SinceLaunch& other, double share);
+};
+
 /// One fragment of the model, or of this worker's shard of it: its views of the buffers, and its exchanges in flight.
 /// This is "One exchange" of docs/algorithm.md: launch() and apply() are the two halves.
 class Fragment {
@@ -45,31 +70,30 @@ class Fragment {
     Range range;        ///< within the fragment
     std::size_t group;  ///< for its rate
     at::Tensor live;
+    std::vector<std::int64_t> parameters;  ///< where each parameter in it begins, within the fragment
   };
 
-  /// `where` it is in this worker's shard, and in `consensus` and `momentum`, which are the shard's. `island_sum` adds
-  /// up what the workers that share the fragment have of a squared norm.
-  Fragment(int index, const Recipe& recipe, const Range& where, const at::Tensor& consensus, const at::Tensor& momentum,
-           std::vector<Part> parts, std::function<double(double)> island_sum);
+  /// `where` it is in this worker's shard, and in `consensus` and `momentum`, which are the shard's.
+  Fragment(int index, ExchangeContext& context, const Range& where, const at::Tensor& consensus,
+           const at::Tensor& momentum, std::vector<Part> parts);
 
-  void add_samples(double samples) { weight_ += samples; }
-  void forget_samples() { weight_ = 0; }
-  double samples() const { return weight_; }
+  void add_step(double samples, const std::vector<double>& rates) { since_launch_.add_step(samples, rates); }
+  void forget_steps() { since_launch_ = {}; }
+  /// Another cut of the model: this fragment has `share` of its elements from `old`.
+  void inherit(const Fragment& old, double share);
   const Range& where() const { return where_; }
   std::int64_t numel() const { return where_.size(); }
 
-  /// Starts to exchange this worker's progress. `rates` are the inner rates in force, one per group.
-  void launch(const WireFormat& wire, MessagePool& pool, const std::vector<double>& rates, std::int64_t apply_step,
-              std::int64_t round);
+  /// Starts to exchange this worker's progress. `momentum`: β of the round.
+  void launch(MessagePool& pool, std::int64_t apply_step, std::int64_t round, double momentum);
 
   bool in_flight() const { return !in_flight_.empty(); }
   std::int64_t oldest_apply_step() const { return in_flight_.front().apply_step; }
 
   /// Waits for the oldest exchange in flight, moves the consensus by it and restarts the live parameters. `finishing`:
   /// the steps since the launch will not be exchanged any more, so no restart may drop them. Returns when the exchange
-  /// was on the wire.
-  TransferTime apply(const WireFormat& wire, MessagePool& pool, const std::vector<double>& rates, Trace& trace,
-                     bool finishing = false);
+  /// was on the wire. Throws CommError or ConsensusError, and has changed nothing then.
+  TransferTime apply(MessagePool& pool, bool finishing = false);
 
   /// Waits for everything in flight and drops it; never throws.
   void abandon() noexcept;
@@ -77,23 +101,44 @@ class Fragment {
  private:
   struct InFlight {
     Message message;
-    std::vector<double> rates;  ///< γ_then, per group
+    at::Tensor header;
+    WorkPtr header_work;
+    double steps = 0;     ///< that the progress was made in
+    double momentum = 0;  ///< β
     std::int64_t apply_step = 0;
     std::int64_t round = 0;
     double moved = 0;  ///< how far the consensus has moved since this progress was measured, ‖x_now - x_then‖
   };
+  /// The sum of all workers' progress, and all that it takes to apply it: the same on all of them.
+  struct Arrived {
+    at::Tensor sum;
+    double total_weight = 0;
+    std::vector<double> rates;  ///< γ, per parameter group
+    double scale = 0;           ///< of the sum: 1 / (Σw Λ), and less if it is a burst
+  };
 
-  double staleness_gap(const InFlight& exchange, const WireFormat::Sum& sum) const;
-  double momentum_scale(const InFlight& exchange, const WireFormat::Sum& sum, double gap) const;
+  /// Parameters next to each other that move, or do not.
+  struct Run {
+    Range range;  ///< within the fragment
+    bool moves = true;
+  };
+
+  Arrived arrived(const InFlight& exchange);
+  double staleness_gap(const InFlight& exchange, const Arrived& arrived) const;
+  double momentum_scale(const InFlight& exchange, const Arrived& arrived) const;
+  std::vector<Run> runs(const Part& part, const at::Tensor& sum, double momentum) const;
+  void count_clipped(double share);
 
   const int index_;
+  ExchangeContext& context_;
   const Recipe& recipe_;
   Range where_;
   at::Tensor consensus_;
   at::Tensor momentum_;
   std::vector<Part> parts_;
-  std::function<double(double)> island_sum_;
-  double weight_ = 0;  ///< samples since the last launch
+  SinceLaunch since_launch_;
+  UsualProgress usual_;
+  std::int64_t launches_ = 0;
   std::deque<InFlight> in_flight_;
 };
 

@@ -25,7 +25,8 @@ constexpr Names<Strategy, 9> kStrategies{{{Strategy::kNone, "none"},
                                           {Strategy::kCo2Paper, "co2-paper"},
                                           {Strategy::kCo2, "co2"}}};
 constexpr Names<Restart, 3> kRestarts{{{Restart::kPaper, "paper"}, {Restart::kKeep, "keep"}, {Restart::kMix, "mix"}}};
-constexpr Names<ClipMode, 2> kClipModes{{{ClipMode::kValue, "value"}, {ClipMode::kNorm, "norm"}}};
+constexpr Names<ClipMode, 3> kClipModes{
+    {{ClipMode::kUsual, "usual"}, {ClipMode::kValue, "value"}, {ClipMode::kNorm, "norm"}}};
 constexpr Names<Wire, 2> kWires{{{Wire::kPlain, "plain"}, {Wire::kBfloat16, "bfloat16"}}};
 constexpr Names<Compute, 2> kComputes{{{Compute::kPlain, "plain"}, {Compute::kBfloat16, "bfloat16"}}};
 

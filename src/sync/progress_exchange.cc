@@ -29,13 +29,28 @@ bool no_core_to_spare(int workers_here) {
   return std::min(CPU_COUNT(&mask), equal_part) <= at::get_num_threads();
 }
 
+/// Where the parameters begin that are in a stretch of the flat buffer, counted from its own beginning. What lies in
+/// front of the first one is part of it, padding or the rest of a parameter that began before.
+std::vector<std::int64_t> parameters_in(const FlatParameters& flat, const Range& stretch) {
+  std::vector<std::int64_t> begins{0};
+  for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
+    const Range where = flat.where(i);
+    if (where.size() > 0 && where.begin > stretch.begin && where.begin < stretch.end) {
+      begins.push_back(where.begin - stretch.begin);
+    }
+  }
+  std::sort(begins.begin(), begins.end());
+  return begins;
+}
+
 }  // namespace
 
-ProgressExchange::ProgressExchange(const Cluster& cluster, const Island& island, const Shard& shard, at::Tensor live,
-                                   Recipe& recipe, Trace& trace)
+ProgressExchange::ProgressExchange(const Cluster& cluster, const Island& island, const FlatParameters& flat,
+                                   const Shard& shard, at::Tensor live, std::size_t groups, Recipe& recipe,
+                                   Trace& trace)
     : recipe_(recipe),
       trace_(trace),
-      island_(island),
+      flat_(flat),
       shard_(shard),
       live_(std::move(live)),
       communicator_(island.across()),
@@ -43,6 +58,13 @@ ProgressExchange::ProgressExchange(const Cluster& cluster, const Island& island,
       consensus_(shard_.copy_of(live_)),
       momentum_(at::zeros_like(consensus_)),
       wire_(make_wire(recipe.wire, communicator_, consensus_, recipe.bucket_bytes)),
+      context_{.recipe = recipe,
+               .wire = *wire_,
+               .control = *island.across_control(),
+               .island_sum = [&island](double squared_norm) { return island.sum(squared_norm); },
+               .trace = trace,
+               .last_rates = std::vector<double>(groups, 1.0),
+               .clipping = {}},
       round_{.number = 0, .begin = 0, .local_steps = recipe.local_steps, .fragments = recipe.fragments} {
   cut(recipe.fragments);
   if (!recipe_.adaptive || communicator_->size() == 1) return;
@@ -66,14 +88,17 @@ void ProgressExchange::cut(int count) {
     largest = std::max(largest, range.size());
     std::vector<Fragment::Part> parts;
     for (const Shard::Segment& segment : shard_.segments_of(range)) {
-      parts.push_back({{segment.local.begin - range.begin, segment.local.end - range.begin},
+      const std::int64_t begin = segment.local.begin - range.begin;
+      std::vector<std::int64_t> parameters = parameters_in(flat_, segment.flat);
+      for (std::int64_t& parameter : parameters) parameter += begin;
+      parts.push_back({{begin, segment.local.end - range.begin},
                        segment.group,
-                       shard_.view(live_, segment)});
+                       shard_.view(live_, segment),
+                       std::move(parameters)});
     }
-    cut_now.emplace_back(static_cast<int>(cut_now.size()), recipe_, range, consensus_, momentum_, std::move(parts),
-                         [this](double squared_norm) { return island_.sum(squared_norm); });
+    cut_now.emplace_back(static_cast<int>(cut_now.size()), context_, range, consensus_, momentum_, std::move(parts));
   }
-  // Samples since an element's last launch: a new fragment has the mean over its elements.
+  // Of what was done since an element's last launch, a new fragment has the mean over its elements.
   std::int64_t begin = 0;
   for (const Fragment& old : fragments_) {
     const std::int64_t end = begin + old.numel();
@@ -81,7 +106,7 @@ void ProgressExchange::cut(int count) {
     for (Fragment& fragment : cut_now) {
       const std::int64_t common = std::min(end, start + fragment.numel()) - std::max(begin, start);
       if (common > 0) {
-        fragment.add_samples(old.samples() * static_cast<double>(common) / static_cast<double>(fragment.numel()));
+        fragment.inherit(old, static_cast<double>(common) / static_cast<double>(fragment.numel()));
       }
       start += fragment.numel();
     }
@@ -96,7 +121,7 @@ void ProgressExchange::cut(int count) {
 bool ProgressExchange::after_step(double samples, const std::vector<double>& rates, double compute_seconds) {
   ++steps_;
   changed_.clear();
-  for (Fragment& fragment : fragments_) fragment.add_samples(samples);
+  for (Fragment& fragment : fragments_) fragment.add_step(samples, rates);
   if (meter_) meter_->add_step(compute_seconds);
   if (measuring()) {
     measure_first_steps();
@@ -107,9 +132,9 @@ bool ProgressExchange::after_step(double samples, const std::vector<double>& rat
   // What was measured for `paper` includes the steps that the apply is about to overwrite, so it must go first. With
   // the other restarts, progress that was just replaced by the average must not be sent again, so the apply goes first;
   // that also frees a buffer for the launch.
-  if (recipe_.restart != Restart::kPaper) apply_what_is_due(rates);
-  launch_what_is_due(next, rates);
-  apply_what_is_due(rates);  // blocking exchanges were launched just now
+  if (recipe_.restart != Restart::kPaper) apply_what_is_due();
+  launch_what_is_due(next);
+  apply_what_is_due();  // blocking exchanges were launched just now
   if (round_ends) begin(next);
   return round_ends;
 }
@@ -125,7 +150,8 @@ void ProgressExchange::measure_first_steps() {
                           .latency = meter_->latency()};
   control_.emplace(limits, Plan{round_.local_steps, round_.fragments});
   const Plan plan = control_->guess(*times);
-  begin({.number = 0, .begin = steps_, .local_steps = plan.local_steps, .fragments = plan.fragments});
+  // The steps so far were a round without an exchange.
+  begin({.number = round_.number + 1, .begin = steps_, .local_steps = plan.local_steps, .fragments = plan.fragments});
 }
 
 Round ProgressExchange::following_round() {
@@ -146,41 +172,40 @@ void ProgressExchange::begin(const Round& round) {
   round_ = round;
   recipe_.local_steps = round.local_steps;
   recipe_.fragments = round.fragments;
-  if (recipe_.clip_is_local_steps) recipe_.clip = round.local_steps;
 }
 
-void ProgressExchange::launch_what_is_due(const Round& next, const std::vector<double>& rates) {
+void ProgressExchange::launch_what_is_due(const Round& next) {
   for (int i = 0; i < round_.fragments; ++i) {
     if (round_.launch_step(i) != steps_) continue;
     const Clock::time_point begin = Clock::now();
     const std::int64_t apply_step = recipe_.delay ? steps_ + *recipe_.delay : round_.following_launch(i, next);
     Fragment& fragment = fragments_[static_cast<std::size_t>(i)];
-    fragment.launch(*wire_, *pool_, rates, apply_step, round_.number);
+    fragment.launch(*pool_, apply_step, round_.number, momentum_of(recipe_, round_.local_steps));
     if (recipe_.restart == Restart::kPaper) changed_.push_back(fragment.where());
     trace_.record({SpanKind::kOuter, begin, Clock::now(), round_.number, i, 0});
   }
 }
 
 // One that failed stays due, so that whoever goes on after its error meets it again, and does not train alone unawares.
-void ProgressExchange::apply_what_is_due(const std::vector<double>& rates) {
+void ProgressExchange::apply_what_is_due() {
   const auto due = [&](const Fragment& f) { return f.in_flight() && f.oldest_apply_step() <= steps_; };
   for (Fragment& fragment : old_fragments_) {
     if (!due(fragment)) continue;
-    apply(fragment, *old_pool_, rates, false);
+    apply(fragment, *old_pool_, false);
     old_pool_->release();  // nothing is launched from it any more
   }
   for (Fragment& fragment : fragments_) {
-    if (due(fragment)) apply(fragment, *pool_, rates, false);
+    if (due(fragment)) apply(fragment, *pool_, false);
   }
 }
 
-void ProgressExchange::apply(Fragment& fragment, MessagePool& pool, const std::vector<double>& rates, bool finishing) {
-  const TransferTime on_the_wire = fragment.apply(*wire_, pool, rates, trace_, finishing);
+void ProgressExchange::apply(Fragment& fragment, MessagePool& pool, bool finishing) {
+  const TransferTime on_the_wire = fragment.apply(pool, finishing);
   changed_.push_back(fragment.where());
   if (meter_) meter_->add_exchange(fragment.numel(), on_the_wire);
 }
 
-void ProgressExchange::apply_all_in_flight(const std::vector<double>& rates) {
+void ProgressExchange::apply_all_in_flight() {
   const auto apply_all = [&](std::vector<Fragment>& fragments, MessagePool& pool) {
     while (true) {
       Fragment* oldest = nullptr;
@@ -189,7 +214,7 @@ void ProgressExchange::apply_all_in_flight(const std::vector<double>& rates) {
         if (oldest == nullptr || fragment.oldest_apply_step() < oldest->oldest_apply_step()) oldest = &fragment;
       }
       if (oldest == nullptr) return;
-      apply(*oldest, pool, rates, /*finishing=*/true);
+      apply(*oldest, pool, /*finishing=*/true);
     }
   };
   if (old_pool_) apply_all(old_fragments_, *old_pool_);
@@ -209,13 +234,13 @@ void ProgressExchange::average_live_parameters() {
   }
 }
 
-void ProgressExchange::finish(const std::vector<double>& rates) {
+void ProgressExchange::finish() {
   // Idle buffers make room for those that only finishing needs: it must not be the peak of memory of a whole run.
   pool_->release();
-  apply_all_in_flight(rates);
+  apply_all_in_flight();
   pool_->release();
   average_live_parameters();
-  for (Fragment& fragment : fragments_) fragment.forget_samples();
+  for (Fragment& fragment : fragments_) fragment.forget_steps();
   changed_ = {{0, shard_.numel()}};
 }
 

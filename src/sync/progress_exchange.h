@@ -27,10 +27,10 @@ namespace co2 {
 /// Thread safety: used by the training thread.
 class ProgressExchange {
  public:
-  /// `live` holds the live parameters of the shard, and maybe others (Shard::view). `recipe` is kept up to date:
-  /// local_steps, fragments and clip are those in force.
-  ProgressExchange(const Cluster& cluster, const Island& island, const Shard& shard, at::Tensor live, Recipe& recipe,
-                   Trace& trace);
+  /// `live` holds the live parameters of the shard of `flat`, and maybe others (Shard::view). `groups`: how many the
+  /// optimizer has. `recipe` is kept up to date: local_steps and fragments are those in force.
+  ProgressExchange(const Cluster& cluster, const Island& island, const FlatParameters& flat, const Shard& shard,
+                   at::Tensor live, std::size_t groups, Recipe& recipe, Trace& trace);
   ~ProgressExchange();
 
   /// Everything that is due after an optimizer step. `rates`: the inner rates in force, one per parameter group;
@@ -38,7 +38,7 @@ class ProgressExchange {
   bool after_step(double samples, const std::vector<double>& rates, double compute_seconds);
 
   /// Applies what is in flight, then averages the live parameters of all workers, blocking.
-  void finish(const std::vector<double>& rates);
+  void finish();
 
   /// Parts of the shard whose live parameters the last call changed: the rest of the island must be told.
   const std::vector<Range>& changed() const { return changed_; }
@@ -49,6 +49,7 @@ class ProgressExchange {
   std::int64_t message_bytes() const { return std::max(most_message_bytes_, pool_->most_bytes()); }
   const Round& round() const { return round_; }
   const PaceControl* pace() const { return control_ ? &*control_ : nullptr; }
+  const Clipping& clipping() const { return context_.clipping; }
   /// Bytes that this worker sends for one exchange of the whole model.
   std::int64_t bytes_per_exchange() const;
 
@@ -58,15 +59,15 @@ class ProgressExchange {
   void measure_first_steps();
   Round following_round();
   void begin(const Round& round);
-  void apply_what_is_due(const std::vector<double>& rates);
-  void launch_what_is_due(const Round& next, const std::vector<double>& rates);
-  void apply(Fragment& fragment, MessagePool& pool, const std::vector<double>& rates, bool finishing);
-  void apply_all_in_flight(const std::vector<double>& rates);
+  void apply_what_is_due();
+  void launch_what_is_due(const Round& next);
+  void apply(Fragment& fragment, MessagePool& pool, bool finishing);
+  void apply_all_in_flight();
   void average_live_parameters();
 
   Recipe& recipe_;
   Trace& trace_;
-  const Island& island_;
+  const FlatParameters& flat_;
   const Shard& shard_;
   const at::Tensor live_;
   std::shared_ptr<Communicator> communicator_;  // to the same shard in other islands
@@ -75,6 +76,7 @@ class ProgressExchange {
   at::Tensor consensus_;
   at::Tensor momentum_;
   std::unique_ptr<WireFormat> wire_;
+  ExchangeContext context_;
   std::unique_ptr<MessagePool> pool_;
   std::vector<Fragment> fragments_;
   // What was in flight when the model was cut anew is applied by the fragments that launched it.

@@ -10,6 +10,7 @@ namespace co2 {
 namespace {
 
 constexpr int kFirstLocalSteps = 12;  // where automatic choice stands before it has measured anything
+constexpr double kBurst = 4;          // times the usual progress: above what batches and optimizers do by themselves
 constexpr int kFragments = 4;         // more of them gave no better loss, and more work per round (docs/performance.md)
 
 /// The family of docs/algorithm.md as values of one mechanism.
@@ -54,14 +55,15 @@ Recipe defaults(Strategy strategy, int local_steps) {
       recipe.momentum = 0.2;
       recipe.rate_units = true;
       recipe.penalty = true;
-      recipe.clip_is_local_steps = true;
+      recipe.clip = kBurst;
       break;
     case Strategy::kCo2:
       recipe.fragments = std::min(kFragments, local_steps);
       recipe.momentum = 0.3;
+      recipe.momentum_from = 6;
       recipe.rate_units = true;
       recipe.penalty = true;
-      recipe.clip_is_local_steps = true;
+      recipe.clip = kBurst;
       recipe.restart = Restart::kKeep;
       break;
   }
@@ -133,6 +135,13 @@ void check_meaning(const Options& o, const Recipe& r) {
   if (o.clip_mode && r.clip == 0) {
     throw OptionError(fmt::format("clip_mode '{}' has no meaning while clip is off: set clip too", name(*o.clip_mode)));
   }
+  if (o.clip_mode && *o.clip_mode != ClipMode::kUsual && !o.clip) {
+    throw OptionError(
+        fmt::format("clip_mode '{}' needs a limit in units of the inner rate: set clip too", name(*o.clip_mode)));
+  }
+  if (r.clip > 0 && r.clip < 1 && r.clip_mode == ClipMode::kUsual) {
+    reject("clip", r.clip, "0 (off) or at least 1, times the usual progress, with clip_mode 'usual'");
+  }
   if (r.adaptive && o.delay && *o.delay != 0) {
     throw OptionError(
         fmt::format("delay = {} needs a fixed number of steps per round: set local_steps too, or leave "
@@ -155,6 +164,10 @@ void check_meaning(const Options& o, const Recipe& r) {
 
 }  // namespace
 
+double momentum_of(const Recipe& recipe, int local_steps) {
+  return local_steps < recipe.momentum_from ? 0 : recipe.momentum;
+}
+
 Recipe resolve(const Options& o) {
   const bool automatic = o.local_steps == kAuto;
   Recipe r = defaults(o.strategy, automatic ? std::min(kFirstLocalSteps, o.max_local_steps) : o.local_steps);
@@ -171,14 +184,13 @@ Recipe resolve(const Options& o) {
   if (o.fragments) r.fragments = *o.fragments;
   if (o.delay) r.delay = *o.delay;
   if (o.outer_rate) r.outer_rate = *o.outer_rate;
-  if (o.momentum) r.momentum = *o.momentum;
+  if (o.momentum) {
+    r.momentum = *o.momentum;
+    r.momentum_from = 1;
+  }
   if (o.nesterov) r.nesterov = *o.nesterov;
   if (o.penalty) r.penalty = *o.penalty;
-  if (o.clip) {
-    r.clip = *o.clip;
-    r.clip_is_local_steps = false;
-  }
-  if (r.clip_is_local_steps) r.clip = r.local_steps;
+  if (o.clip) r.clip = *o.clip;
   if (o.clip_mode) r.clip_mode = *o.clip_mode;
   if (o.restart) r.restart = *o.restart;
   if (o.mix) r.mix = *o.mix;
@@ -188,6 +200,10 @@ Recipe resolve(const Options& o) {
   // The steps since a launch are on the wire only if the next launch is the moment of the apply. With one fragment that
   // is what no delay means, whatever the length of a round.
   if (r.restart == Restart::kPaper && !r.delay && !r.adaptive) r.delay = r.local_steps;
+  if (!r.adaptive) {  // then all rounds are alike
+    r.momentum = momentum_of(r, r.local_steps);
+    r.momentum_from = 1;
+  }
   if (r.adaptive && r.fixed_fragments) r.local_steps = std::max(r.local_steps, r.fragments);
   return r;
 }

@@ -46,7 +46,7 @@ std::string describe(const Recipe& r) {
                      r.local_steps, r.fragments, r.delay.value_or(-1), r.outer_rate, r.momentum, r.nesterov,
                      r.rate_units, r.penalty, r.clip, name(r.clip_mode), name(r.restart), r.mix, r.accumulation_steps,
                      r.bucket_bytes, r.adaptive, r.max_local_steps, r.exchange_share, name(r.wire), r.island_size,
-                     r.zero, name(r.compute), r.fixed_fragments, r.clip_is_local_steps);
+                     r.zero, name(r.compute), r.fixed_fragments, r.momentum_from);
 }
 
 }  // namespace

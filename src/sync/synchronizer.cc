@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -39,11 +40,16 @@ class Synchronizer::Impl {
   void step(double samples);
   void finish();
   void with_consensus(const std::function<void()>& body);
+  void restart_clock() { last_return_ = Clock::now(); }
   const at::Tensor& live() const { return parameters_->live(); }
   const at::Tensor& consensus() const { return exchange_ ? exchange_->consensus() : live(); }
   std::int64_t rounds() const;
   Pace pace() const;
   MemoryUse memory() const;
+  /// Runs `body`, unless one has failed before: what the others did then is unknown, so that whoever goes on must meet
+  /// the failure again, and not train alone unawares.
+  template <typename Body>
+  void unless_failed(const Body& body);
 
   Recipe recipe_;
   Trace trace_;
@@ -72,8 +78,23 @@ class Synchronizer::Impl {
   std::unique_ptr<BufferAverage> buffers_;
   std::vector<std::size_t> group_sizes_;  // parameters that the optimizer has, per group
   std::vector<double> rates_;             // the inner rate in force, per parameter group
+  std::exception_ptr failure_;            // of a collective, or of the consensus
   Clock::time_point last_return_ = Clock::now();
 };
+
+template <typename Body>
+void Synchronizer::Impl::unless_failed(const Body& body) {
+  if (failure_) std::rethrow_exception(failure_);
+  try {
+    body();
+  } catch (const CommError&) {
+    failure_ = std::current_exception();
+    throw;
+  } catch (const ConsensusError&) {
+    failure_ = std::current_exception();
+    throw;
+  }
+}
 
 namespace {
 torch::optim::Optimizer& supported(torch::optim::Optimizer& optimizer) {
@@ -105,7 +126,8 @@ Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch
   const auto with = recipe_.exchange == Recipe::Exchange::kNothing ? island_.inside() : communicator_;
   if (with) buffers_ = std::make_unique<BufferAverage>(with, model.buffers(), trace_);
   if (recipe_.exchange == Recipe::Exchange::kProgress) {
-    exchange_ = std::make_unique<ProgressExchange>(cluster, island_, shard_, live(), recipe_, trace_);
+    exchange_ = std::make_unique<ProgressExchange>(cluster, island_, flat_, shard_, live(), rates_.size(), recipe_,
+                                                   trace_);
   }
 }
 
@@ -149,8 +171,6 @@ Synchronizer::Impl::~Impl() {
   if (buffers_) buffers_->abandon();
 }
 
-// Progress is divided by the rate of its round and multiplied by today's. A rate of zero has no units to speak of: the
-// last positive one stands in for it.
 void Synchronizer::Impl::read_rates() {
   if (!recipe_.rate_units) return;  // not every optimizer has one rate per group to tell
   const auto& groups = optimizer_.param_groups();
@@ -164,7 +184,11 @@ void Synchronizer::Impl::read_rates() {
                       "no get_lr())",
                       name(recipe_.strategy)));
     }
-    if (rate > 0) rates_[g] = rate;
+    if (!(rate >= 0 && std::isfinite(rate))) {
+      throw OptionError(fmt::format("the learning rate of parameter group {} is {}: it must be 0 or a positive number", g,
+                                    rate));
+    }
+    rates_[g] = rate;
   }
 }
 
@@ -231,6 +255,8 @@ void Synchronizer::Impl::step(double samples) {
     buffers_->apply();
     buffers_->launch(round);
     if (recipe_.delay == 0) buffers_->apply();
+  } else if (buffers_) {
+    buffers_->check();
   }
   last_return_ = Clock::now();
 }
@@ -238,7 +264,7 @@ void Synchronizer::Impl::step(double samples) {
 void Synchronizer::Impl::finish() {
   const at::NoGradGuard no_grad;
   parameters_->settle();
-  if (exchange_) exchange_->finish(rates_);
+  if (exchange_) exchange_->finish();
   parameters_->finish(exchange_ ? exchange_->changed() : std::vector<Range>{}, round_now());
   if (buffers_) {
     buffers_->apply();
@@ -249,8 +275,12 @@ void Synchronizer::Impl::finish() {
 }
 
 void Synchronizer::Impl::with_consensus(const std::function<void()>& body) {
-  if (!exchange_) return body();
-  parameters_->with_values(exchange_->consensus(), round_now(), body);
+  if (exchange_) {
+    parameters_->with_values(exchange_->consensus(), round_now(), body);
+  } else {
+    body();
+  }
+  restart_clock();
 }
 
 MemoryUse Synchronizer::Impl::memory() const {
@@ -286,11 +316,18 @@ Synchronizer::Synchronizer(const Cluster& cluster, torch::nn::Module& model, tor
     : impl_(std::make_unique<Impl>(cluster, model, optimizer, options)) {}
 Synchronizer::~Synchronizer() = default;
 
-void Synchronizer::step(double samples) { impl_->step(samples); }
+void Synchronizer::step(double samples) {
+  impl_->unless_failed([&] { impl_->step(samples); });
+}
 void Synchronizer::before_inner_step(std::function<void()> hook) { impl_->before_inner_step_ = std::move(hook); }
 double Synchronizer::clip_gradients(double max_norm) { return impl_->gradients_->clip(max_norm); }
-void Synchronizer::finish() { impl_->finish(); }
-void Synchronizer::with_consensus(const std::function<void()>& body) { impl_->with_consensus(body); }
+void Synchronizer::finish() {
+  impl_->unless_failed([&] { impl_->finish(); });
+}
+void Synchronizer::with_consensus(const std::function<void()>& body) {
+  impl_->unless_failed([&] { impl_->with_consensus(body); });
+}
+void Synchronizer::restart_clock() { impl_->restart_clock(); }
 std::int64_t Synchronizer::steps() const { return impl_->steps_; }
 std::int64_t Synchronizer::rounds() const { return impl_->rounds(); }
 const Recipe& Synchronizer::recipe() const { return impl_->recipe_; }
@@ -299,6 +336,7 @@ const at::Tensor& Synchronizer::live() const { return impl_->live(); }
 const at::Tensor& Synchronizer::consensus() const { return impl_->consensus(); }
 
 Pace Synchronizer::pace() const { return impl_->pace(); }
+Clipping Synchronizer::clipping() const { return impl_->exchange_ ? impl_->exchange_->clipping() : Clipping{}; }
 MemoryUse Synchronizer::memory() const { return impl_->memory(); }
 
 }  // namespace co2

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "comm/wire_dtype.h"
 #include "outer/outer_pass.h"
@@ -23,32 +22,8 @@ std::vector<WorkPtr> all_reduce_in_buckets(Communicator& communicator, const at:
 
 namespace {
 
-constexpr auto kBytesPerWeight = static_cast<std::int64_t>(sizeof(double));
-
-/// The worker's progress times its weight into `values`, what the peers see of it into `sent` (if defined).
-void weigh(const std::vector<WireFormat::Progress>& progress, double weight, const at::Tensor& values,
-           const at::Tensor& sent) {
-  if (weight == 0) {
-    // Who sits out sends nothing, not even the NaN that zero times an infinite progress would be; what it did not send
-    // stays with it.
-    values.zero_();
-    if (sent.defined()) sent.zero_();
-    return;
-  }
-  for (const auto& [range, consensus, live] : progress) {
-    const auto cut = [&range = range](const at::Tensor& t) {
-      return t.defined() ? t.narrow(0, range.begin, range.size()) : t;
-    };
-    outer::launch(consensus, live, weight, cut(values), cut(sent));
-  }
-}
-
 /// Values in one dtype, added up by all-reduces. In bfloat16 they are rounded: s = round(w d) / w, so that what
 /// rounding leaves behind is known to the worker, and with Restart::kKeep is part of its next progress.
-///
-/// Weights must not be rounded, and so are not summed on the wire: behind the values every worker has a few elements of
-/// its own, to which it writes its weight's bytes and the others zeros. Bytes, and their sum with zeros, are exact in
-/// any dtype.
 class SummedWire final : public WireFormat {
  public:
   SummedWire(std::shared_ptr<Communicator> communicator, const at::Tensor& like, at::ScalarType dtype,
@@ -57,38 +32,41 @@ class SummedWire final : public WireFormat {
 
   Message allocate(std::int64_t numel, bool with_sent) const override {
     Message message;
-    message.payload = at::empty({numel + weight_elements()}, options_.dtype(dtype_));
+    message.payload = at::empty({numel}, options_.dtype(dtype_));
     if (with_sent) message.sent = at::empty({numel}, options_);
     return message;
   }
 
-  void start(Message& message, const std::vector<Progress>& progress, double weight) const override {
+  std::vector<double> start(Message& message, const std::vector<Progress>& progress, double weight) const override {
     message.numel = progress.empty() ? 0 : progress.back().range.end;
-    weigh(progress, weight, message.payload.narrow(0, 0, message.numel), message.sent);
-    const at::Tensor weights = at::zeros({weight_elements()}, at::kByte);
-    std::memcpy(weights.mutable_data_ptr<std::uint8_t>() + kBytesPerWeight * communicator_->rank(), &weight,
-                sizeof(weight));
-    weights_in(message).copy_(weights);
-    const at::Tensor payload = message.payload.narrow(0, 0, message.numel + weight_elements());
-    message.works = all_reduce_in_buckets(*communicator_, payload, bucket_bytes_);
-    message.bytes = communicator_->all_reduce_wire_bytes(bytes_of(payload));
+    const at::Tensor values = sum(message);
+    std::vector<double> norms = weigh(progress, weight, values, message.sent);
+    message.works = all_reduce_in_buckets(*communicator_, values, bucket_bytes_);
+    message.bytes = communicator_->all_reduce_wire_bytes(bytes_of(values));
+    return norms;
   }
 
-  Sum sum(const Message& message) const override {
-    const at::Tensor bytes = weights_in(message).to(at::kByte).cpu();
-    double total_weight = 0;
-    for (int rank = 0; rank < communicator_->size(); ++rank) {
-      double weight = 0;
-      std::memcpy(&weight, bytes.const_data_ptr<std::uint8_t>() + kBytesPerWeight * rank, sizeof(weight));
-      total_weight += weight;
-    }
-    return {message.payload.narrow(0, 0, message.numel), total_weight};
-  }
+  at::Tensor sum(const Message& message) const override { return message.payload.narrow(0, 0, message.numel); }
 
  private:
-  std::int64_t weight_elements() const { return kBytesPerWeight * communicator_->size(); }
-  at::Tensor weights_in(const Message& message) const {
-    return message.payload.narrow(0, message.numel, weight_elements());
+  /// The worker's progress times its weight into `values`, what the peers see of it into `sent` (if defined).
+  static std::vector<double> weigh(const std::vector<Progress>& progress, double weight, const at::Tensor& values,
+                                   const at::Tensor& sent) {
+    if (weight == 0) {
+      // Who sits out sends nothing, not even the NaN that zero times an infinite progress would be; what it did not
+      // send stays with it.
+      values.zero_();
+      if (sent.defined()) sent.zero_();
+      return std::vector<double>(progress.size(), 0.0);
+    }
+    std::vector<double> norms;
+    for (const auto& [range, consensus, live] : progress) {
+      const auto cut = [&range = range](const at::Tensor& t) {
+        return t.defined() ? t.narrow(0, range.begin, range.size()) : t;
+      };
+      norms.push_back(outer::launch(consensus, live, weight, cut(values), cut(sent)));
+    }
+    return norms;
   }
 
   std::shared_ptr<Communicator> communicator_;

@@ -23,11 +23,6 @@ struct Message {
 /// is another implementation of this.
 class WireFormat {
  public:
-  struct Sum {
-    at::Tensor values;        ///< Σ w_i s_i, in the wire's dtype: outer_pass.h reads it as it is
-    double total_weight = 0;  ///< Σ w_i
-  };
-
   /// A stretch of a fragment.
   struct Progress {
     Range range;  ///< within the fragment; one after the other, they cover it
@@ -38,10 +33,11 @@ class WireFormat {
   virtual ~WireFormat() = default;
   /// Space for a fragment of at most `numel` elements, to be used again and again.
   virtual Message allocate(std::int64_t numel, bool with_sent) const = 0;
-  /// Takes a snapshot of the progress, weighs it and starts to add it up over all workers, in the background.
-  virtual void start(Message& message, const std::vector<Progress>& progress, double weight) const = 0;
-  /// The sum, once all works are over.
-  virtual Sum sum(const Message& message) const = 0;
+  /// Takes a snapshot of the progress, weighs it and starts to add it up over all workers, in the background. Returns
+  /// the squared norm of what it sends of each stretch, as its peers see it and before it is weighed.
+  virtual std::vector<double> start(Message& message, const std::vector<Progress>& progress, double weight) const = 0;
+  /// Σ w_i s_i once all works are over, in the wire's dtype: outer_pass.h reads it as it is.
+  virtual at::Tensor sum(const Message& message) const = 0;
 };
 
 /// The wire of a recipe for parameters like `like`. Throws OptionError if it has no meaning for their dtype.

@@ -53,7 +53,7 @@ Json to_json(const Recipe& recipe) {
   json["fragments"] = recipe.fragments;
   json["delay"] = recipe.delay ? Json(*recipe.delay) : Json(nullptr);
   json["outer_rate"] = recipe.outer_rate;
-  json["momentum"] = recipe.momentum;
+  json["momentum"] = momentum_of(recipe, recipe.local_steps);
   json["nesterov"] = recipe.nesterov;
   json["rate_units"] = recipe.rate_units;
   json["penalty"] = recipe.penalty;

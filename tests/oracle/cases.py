@@ -10,6 +10,7 @@ WORKERS = (3, 4, 7)
 TAUS = (4, 10, 7)
 ODD_SIZES = ([3, 1025, 0], [1, 1023])  # two parameter groups
 MOST_WORKERS, MOST_STEPS = 7, 48
+RESTART = 0.02
 
 
 def rates(kind, peak, steps):
@@ -19,8 +20,12 @@ def rates(kind, peak, steps):
     warm = [peak * min(1.0, (t + 1) / 5) * (0.55 + 0.45 * math.cos(math.pi * t / steps)) for t in range(steps)]
     if kind == "warm-up":
         return warm
-    if kind == "zeros":  # nothing positive at first, and pauses later on
-        return [0.0 if t < 2 or t % 7 in (3, 6) else rate for t, rate in enumerate(warm)]
+    if kind == "zeros":  # nothing positive at first, and pauses later on, some for whole rounds
+        return [0.0 if t < 2 or t % 7 in (3, 6) or 8 <= t < 14 else rate for t, rate in enumerate(warm)]
+    if kind == "to-zero":
+        return [peak * 0.5 * (1 + math.cos(math.pi * (t + 1) / steps)) for t in range(steps)]
+    if kind == "restarts":  # many times the rate, all at once, and back
+        return [peak * (1.0 if t // 9 % 2 else RESTART) for t in range(steps)]
     raise ValueError(kind)
 
 
@@ -38,7 +43,7 @@ def samples(kind, workers, steps, tau):
 
 
 def make(name, strategy, workers, tau, *, steps=None, weights="equal", schedule="warm-up", inner_momentum=0.0,
-         decay=0.0, finish_after=None, sizes=ODD_SIZES, without_gradient=(), **options):
+         decay=0.0, finish_after=None, sizes=ODD_SIZES, without_gradient=(), more=None, **options):
     steps = steps or 3 * tau + tau // 2 + 1  # ends in the middle of a round
     if strategy in ("none", "ddp"):
         weights = "equal"
@@ -48,7 +53,7 @@ def make(name, strategy, workers, tau, *, steps=None, weights="equal", schedule=
               for g, part in enumerate(sizes)]
     return dict(name=name, strategy=strategy, workers=workers, steps=steps, groups=groups,
                 samples=samples(weights, workers, steps, tau), finish_after=finish_after or [steps],
-                without_gradient=list(without_gradient), options=dict(local_steps=tau, **options))
+                without_gradient=list(without_gradient), options=dict(local_steps=tau, **options), **(more or {}))
 
 
 def rotate(values):
@@ -73,7 +78,8 @@ def option_cases():
     for restart, fragments, tau in itertools.product(("paper", "keep", "mix"), (1, 2, 5), TAUS):
         if fragments > tau:
             continue
-        for penalty, (mode, phi) in itertools.product((True, False), (("value", 2.5), ("norm", 60.0), ("value", 0.0))):
+        for penalty, (mode, phi) in itertools.product((True, False), (("value", 2.5), ("norm", 60.0), ("usual", 1.05),
+                                                                      ("value", 0.0))):
             delays = (None, 0, tau) if restart == "paper" else (None, 0, 1, tau // 2, tau)
             chosen = delays[place() % len(delays)]
             extra = {} if chosen is None else {"delay": chosen}
@@ -115,7 +121,47 @@ def wire_cases():
     yield make("wire-goes-on", "co2", 3, 7, weights="unequal", finish_after=[10, 26], steps=26, wire="bfloat16")
 
 
-IN_PROCESS = [*strategy_cases(), *option_cases(), *special_cases(), *wire_cases()]
+def edge_cases():
+    """Schedules that end at zero or jump, rates that differ between workers, gradients of another scale."""
+    weights = rotate(("equal", "unequal", "absent"))
+    for strategy, schedule in itertools.product(("slowmo", "co2-paper", "co2"), ("to-zero", "restarts")):
+        # Momentum carries the rounding of small progress into rounds of a higher rate.
+        more = dict(rounding=1 / RESTART if schedule == "restarts" else 1.0)
+        yield make(f"{strategy}-{schedule}", strategy, 3, 7, steps=40, weights=weights(), schedule=schedule, more=more)
+        yield make(f"{strategy}-{schedule}-momentum", strategy, 3, 7, steps=40, weights=weights(), schedule=schedule,
+                   momentum=0.6, more=more)
+    for strategy in EXCHANGING:
+        yield make(f"{strategy}-own-rates", strategy, 4, 7, weights=weights(), momentum=0.4,
+                   more=dict(rate_factors=[1.0, 0.25, 2.0, 0.0]))
+    for strategy, scale in itertools.product(("slowmo", "co2-paper", "co2"), (1e-4, 1e3)):
+        case = make(f"{strategy}-gradients-{scale:g}", strategy, 3, 7, weights=weights(), inner_momentum=0.5,
+                    more=dict(gradient_scales=[scale] * MOST_STEPS))
+        for group in case["groups"]:  # as strong as elsewhere
+            group["rates"] = [rate / scale for rate in group["rates"]]
+        yield case
+    for strategy, tau in itertools.product(("co2-paper", "co2"), (4, 7)):
+        yield bursts(f"{strategy}-bursts-{tau}", strategy, 3, tau, weights=weights())
+
+
+def bursts(name, strategy, workers, tau, **options):
+    """A gradient that is now and then far larger than usual, and a finish() that makes a round short."""
+    return make(name, strategy, workers, tau, steps=40, finish_after=[18, 40],
+                more=dict(gradient_scales=[80.0 if t % 11 == 10 else 1.0 for t in range(40)]), clip=1.5, **options)
+
+
+def planned_cases():
+    """Local steps that are chosen while training: the oracle follows the plan that the library has made."""
+    for strategy, weights, options in (("co2", "unequal", {}), ("co2", "absent", dict(momentum=0.5)),
+                                       ("co2", "equal", dict(fragments=3, clip=1.05)), ("local-sgd", "unequal", {}),
+                                       ("co2-paper", "unequal", dict(penalty=False))):
+        case = make(f"planned-{strategy}-{weights}", strategy, 3, 7, steps=MOST_STEPS, weights=weights,
+                    schedule="warm-up", exchange_share=1.0, max_local_steps=16,
+                    more=dict(step_microseconds=1500, wire_microseconds=[50, 9000], wire_turn=24), **options)
+        del case["options"]["local_steps"]
+        yield case
+
+
+IN_PROCESS = [*strategy_cases(), *option_cases(), *special_cases(), *wire_cases(), *edge_cases(), *planned_cases()]
 assert len({case["name"] for case in IN_PROCESS}) == len(IN_PROCESS)
 
 
@@ -128,10 +174,10 @@ def gloo_cases():
                        inner_momentum=0.5, bucket_bytes=2048)
     for workers, fragments, restart, schedule, clip in (
             (3, 1, "keep", "constant", dict(clip=60.0, clip_mode="norm")),
-            (3, 2, "mix", "zeros", dict(clip=2.5)),
+            (3, 2, "mix", "zeros", dict(clip=2.5, clip_mode="value")),
             (4, 5, "keep", "warm-up", dict(clip=60.0, clip_mode="norm")),
             (4, 1, "paper", "zeros", dict(clip=60.0, clip_mode="norm")),
-            (7, 2, "keep", "zeros", dict(clip=2.5)),
+            (7, 2, "keep", "zeros", dict(clip=2.5, clip_mode="value")),
             (7, 5, "keep", "constant", dict(clip=60.0, clip_mode="norm"))):
         yield make(f"gloo-{restart}-P{fragments}-{workers}", "co2", workers, 7, weights="unequal", schedule=schedule,
                    restart=restart, fragments=fragments, bucket_bytes=1024, **clip,

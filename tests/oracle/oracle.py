@@ -1,16 +1,17 @@
 """The rules of docs/algorithm.md in float64, written to be read next to that page and independently of the library.
 
-Nothing here is clever: every worker holds its live parameters, every fragment its consensus x, its momentum m and its
-exchanges in flight, and each rule is one small method, so that a test can replace one and see the comparison fail.
+Nothing here is clever: every worker holds its live parameters, all of them together the consensus x and the outer
+momentum m, every fragment its exchanges in flight, and each rule is one small method, so that a test can replace one
+and see the comparison fail.
 """
 
 import numpy as np
 
 BLOCK = 16  # each parameter, and each fragment, starts at a multiple of this many elements
 
-# The strategies' own values; a case overrides any of them. "fragments" and "clip" may depend on local_steps (tau).
+# The strategies' own values; a case overrides any of them. Some depend on local_steps (tau).
 COMMON = dict(fragments=1, delay=None, outer_rate=1.0, momentum=0.0, nesterov=False, penalty=False, clip=0.0,
-              clip_mode="value", restart="paper", mix=0.0, rate_units=False, wire="plain")
+              clip_mode="usual", restart="paper", mix=0.0, rate_units=False, wire="plain")
 
 
 def strategy_values(strategy, tau):
@@ -23,8 +24,8 @@ def strategy_values(strategy, tau):
         "streaming-diloco": dict(fragments=min(4, tau), outer_rate=0.7, momentum=0.9, nesterov=True, restart="mix",
                                  mix=0.5),
         "overlap-local-sgd": dict(momentum=0.7, restart="mix", mix=0.4),
-        "co2-paper": dict(momentum=0.2, penalty=True, clip=float(tau), rate_units=True),
-        "co2": dict(fragments=min(4, tau), momentum=0.3, penalty=True, clip=float(tau), restart="keep",
+        "co2-paper": dict(momentum=0.2, penalty=True, clip=4.0, rate_units=True),
+        "co2": dict(fragments=min(4, tau), momentum=0.3 if tau >= 6 else 0.0, penalty=True, clip=4.0, restart="keep",
                     rate_units=True),
     }
     return COMMON | own[strategy]
@@ -77,10 +78,9 @@ class Layout:
 class Worker:
     """One worker: its live parameters and its inner optimizer (SGD with momentum and weight decay)."""
 
-    def __init__(self, initial, fragments):
+    def __init__(self, initial):
         self.live = initial.copy()
         self.velocity = np.zeros_like(initial)
-        self.samples = [0.0] * fragments  # given to step() since each fragment's last launch
 
     def inner_step(self, gradient, rate, momentum, decay, has_gradient):
         g = gradient + decay * self.live
@@ -88,23 +88,48 @@ class Worker:
         self.live = self.live - np.where(has_gradient, rate * self.velocity, 0.0)
 
 
+class Since:
+    """What a worker has done on a fragment since its last launch."""
+
+    def __init__(self, groups):
+        self.samples, self.steps, self.rates = 0.0, 0.0, np.zeros(groups)
+
+    def add(self, samples, steps, rates):
+        self.samples, self.steps, self.rates = self.samples + samples, self.steps + steps, self.rates + rates
+
+
 class Exchange:
     """One exchange in flight."""
 
-    def __init__(self, due, D, sent, measured_from, rate_then):
+    def __init__(self, due, D, sent, measured_from, rates, size, steps, beta):
         self.due = due                      # the step at which it is applied
         self.D = D                          # what the all-reduce gives: the weighted mean of what was sent
         self.sent = sent                    # s_i, per worker
         self.measured_from = measured_from  # the consensus at the launch
-        self.rate_then = rate_then          # gamma of the round, per element
+        self.rates = rates                  # gamma per group: the workers' weighted mean; 0 if nobody sent anything
+        self.size = size                    # the same mean of how large each worker's progress is, in units of gamma
+        self.steps = steps                  # that it was made in
+        self.beta = beta                    # outer momentum of its round
 
 
 class Fragment:
-    def __init__(self, where, initial):
+    def __init__(self, where, workers, groups):
         self.where = where
-        self.x = initial[where].copy()          # consensus
-        self.m = np.zeros_like(self.x)          # outer momentum
         self.in_flight = []
+        self.since = [Since(groups) for _ in range(workers)]
+        self.usual, self.usual_steps = 0.0, 1.0  # the size of progress that is usual, and in how many steps
+        self.exchanges = 0                       # that it is known from
+
+
+class Round:
+    def __init__(self, begin, tau, P):
+        self.begin, self.tau, self.P = begin, tau, P
+
+    def end(self):
+        return self.begin + self.tau
+
+    def launch_step(self, f):
+        return self.begin + (f + 1) * self.tau // self.P
 
 
 class Oracle:
@@ -113,44 +138,67 @@ class Oracle:
     def __init__(self, case, data):
         self.case = case
         self.layout = Layout(case["groups"])
-        self.tau = case["options"]["local_steps"]
-        values = strategy_values(case["strategy"], self.tau)
+        self.plan = case.get("plan")  # (tau, P) in force after each step, if they changed
+        tau = self.plan[3][0] if self.plan else case["options"]["local_steps"]
+        values = strategy_values(case["strategy"], tau)
         for name in values:
             values[name] = case["options"].get(name, values[name])
         self.o = values
-        self.P = values["fragments"]
         initial = self.layout.flat(data.initial)
         self.a = self.layout.flat(data.curvature)
         self.b = [self.layout.flat(data.targets[w]) for w in range(case["workers"])]
-        self.workers = [Worker(initial, self.P) for _ in range(case["workers"])]
-        self.fragments = [Fragment(self.layout.fragment(f, self.P), initial) for f in range(self.P)]
+        self.workers = [Worker(initial) for _ in range(case["workers"])]
+        self.x = initial.copy()            # consensus
+        self.m = np.zeros_like(initial)    # outer momentum
         self.t = 0
-        self.last_positive = [1.0] * len(case["groups"])
-        self.rate = np.ones(self.layout.total)  # gamma in force, per element, guarded against zero
+        self.old_fragments = []  # of another cut, with something in flight
+        # With a plan that is chosen while training, the first four steps only measure.
+        self.round = Round(0, 4, 0) if self.plan else Round(0, tau, values["fragments"])
+        self.fragments = self.cut(self.round.P or 1)
+        self.last_positive = np.ones(len(case["groups"]))
         self.has_gradient = ~self.layout.padding()
         for parameter in case.get("without_gradient", []):
             begin, end = self.layout.parameters[parameter]
             self.has_gradient[begin:end] = False
 
+    def cut(self, P):
+        return [Fragment(self.layout.fragment(f, P), len(self.workers), len(self.case["groups"])) for f in range(P)]
+
     # ---- when -------------------------------------------------------------------------------------------------------
     def launch_step(self, f):
-        """L_f, the first step after which fragment f is launched; L_P = L_0 + tau."""
-        if f == self.P:
-            return self.launch_step(0) + self.tau
-        return (f + 1) * self.tau // self.P
+        return self.round.launch_step(f)
 
-    def launch_due(self, f):
-        return self.t >= self.launch_step(f) and (self.t - self.launch_step(f)) % self.tau == 0
+    def next_round(self):
+        if self.plan and self.round.end() == self.t:
+            return Round(self.t, *self.plan[self.t - 1])
+        return Round(self.round.end(), self.round.tau, self.round.P)
 
-    def delay(self, f):
+    def due(self, f):
+        """The step at which what is launched now is applied."""
         if self.o["delay"] is not None:
-            return self.o["delay"]
-        if self.o["restart"] == "paper":
-            return self.tau
-        return self.launch_step(f + 1) - self.launch_step(f)
+            return self.t + self.o["delay"]
+        if self.o["restart"] == "paper" and not self.plan:
+            return self.t + self.round.tau
+        return self.launch_step(f + 1) if f + 1 < self.round.P else self.next_round().launch_step(0)
 
     def launches_first(self):
         return self.o["restart"] == "paper"
+
+    def begin(self, following):
+        """Another round, whose fragments may be others: they take over what belongs to their elements."""
+        if following.P != len(self.fragments):
+            fragments = self.cut(following.P)
+            for old in self.fragments:
+                for new in fragments:
+                    common = min(old.where.stop, new.where.stop) - max(old.where.start, new.where.start)
+                    if common <= 0:
+                        continue
+                    share = common / (new.where.stop - new.where.start)
+                    for mine, its in zip(new.since, old.since):
+                        mine.add(share * its.samples, share * its.steps, share * its.rates)
+                    self.take_over_usual(new, old)
+            self.old_fragments, self.fragments = self.fragments, fragments
+        self.round = following
 
     # ---- the rules --------------------------------------------------------------------------------------------------
     def per_element(self, values):
@@ -160,20 +208,63 @@ class Oracle:
             result[begin:end] = values[group]
         return result
 
-    def guarded_rate(self, rates):
-        """A rate of zero is replaced by the group's last positive one."""
-        self.last_positive = [r if r > 0 else last for r, last in zip(rates, self.last_positive)]
-        return self.per_element(self.last_positive)
+    def beta(self):
+        """Outer momentum of the round: `co2` has none of its own when rounds are short."""
+        if self.plan and self.case["strategy"] == "co2" and "momentum" not in self.case["options"]:
+            return 0.3 if self.round.tau >= 6 else 0.0
+        return self.o["momentum"]
 
-    def weight(self, worker, f):
-        return worker.samples[f]
+    def weight(self, since):
+        return since.samples
+
+    def rates_of(self, since):
+        """A worker's mean rate of the steps since the launch, per group."""
+        return since.rates / since.steps
+
+    def agreed_rates(self, weights, rates):
+        total = sum(weights)
+        return sum(w * r for w, r in zip(weights, rates)) / total if total > 0 else np.zeros(len(self.case["groups"]))
+
+    def guarded_rates(self, exchange):
+        """A rate of zero is replaced by the group's last positive one."""
+        self.last_positive = np.where(exchange.rates > 0, exchange.rates, self.last_positive)
+        return self.last_positive
+
+    def size(self, fragment, sent, rates):
+        """Root mean square of a worker's progress in units of its rate; what was made at no rate does not count."""
+        gamma = self.per_element(rates)[fragment.where] if self.o["rate_units"] else np.ones_like(sent)
+        in_units = np.divide(sent, gamma, out=np.zeros_like(sent), where=gamma > 0)
+        return np.sqrt(np.square(in_units).sum() / max(len(sent), 1))
+
+    def usual_after(self, fragment, steps):
+        """Usual progress of so many steps, which may or may not agree in direction."""
+        longer = steps / fragment.usual_steps
+        return fragment.usual * max(longer, np.sqrt(longer))
+
+    def burst_factor(self, fragment, exchange):
+        """At most `clip` times what is usual, the largest of the recent exchanges, which fades by 2 % with each."""
+        if self.o["clip"] == 0 or self.o["clip_mode"] != "usual" or exchange.size == 0:
+            return 1.0
+        usual = self.usual_after(fragment, exchange.steps)
+        allowed = self.o["clip"] * usual if fragment.exchanges >= 2 else np.inf  # the first two tell what is usual
+        fragment.exchanges += 1
+        fragment.usual = max(min(exchange.size, allowed), 0.98 * usual)
+        fragment.usual_steps = exchange.steps
+        return min(1.0, allowed / exchange.size)
+
+    def take_over_usual(self, new, old):
+        if new.exchanges == 0:
+            new.usual, new.usual_steps = old.usual, old.usual_steps
+        elif old.exchanges > 0:
+            new.usual = max(new.usual, self.usual_after(old, new.usual_steps))
+        new.exchanges = max(new.exchanges, old.exchanges)
 
     def on_the_wire(self, values):
         return to_bfloat16(values) if self.o["wire"] == "bfloat16" else values
 
     def sent(self, worker, fragment, weight):
         """s = d = consensus - live, as far as w s fits on the wire; a worker without weight sends nothing."""
-        d = fragment.x - worker.live[fragment.where]
+        d = self.x[fragment.where] - worker.live[fragment.where]
         if weight == 0:
             return np.zeros_like(d)
         return self.on_the_wire(weight * d) / weight if self.o["wire"] != "plain" else d
@@ -182,27 +273,38 @@ class Oracle:
         """Every addition of the all-reduce, in the order of ranks, gives what fits on the wire."""
         return self.on_the_wire(total + self.on_the_wire(values))
 
-    def rate_then(self, exchange, fragment):
-        return exchange.rate_then if self.o["rate_units"] else 1.0
+    def rate_in(self, gamma):
+        """Progress is divided by this,"""
+        return gamma
 
-    def rate_now(self, exchange, fragment):
-        return self.rate[fragment.where] if self.o["rate_units"] else 1.0
+    def rate_out(self, gamma):
+        """and the move multiplied by this: the same, so that fresh progress arrives as it was made."""
+        return gamma
 
     def staleness_gap(self, exchange, fragment):
         """Lambda = 1 + ||x now - x that this progress was measured from|| / ||D||."""
         if not self.o["penalty"]:
             return 1.0
         norm = np.linalg.norm(exchange.D)
-        return 1.0 + np.linalg.norm(fragment.x - exchange.measured_from) / norm if norm > 0 else 1.0
+        return 1.0 + np.linalg.norm(self.x[fragment.where] - exchange.measured_from) / norm if norm > 0 else 1.0
 
     def clip(self, m):
         phi = self.o["clip"]
-        if phi == 0:
+        if phi == 0 or self.o["clip_mode"] == "usual":
             return m
         if self.o["clip_mode"] == "value":
             return np.clip(m, -phi, phi)
         norm = np.linalg.norm(m)
         return m * (phi / norm) if norm > phi else m
+
+    def moves(self, fragment, D):
+        """Which elements move: not those of a parameter of which nobody has made any progress."""
+        result = np.zeros(self.layout.total, dtype=bool)
+        progress = np.zeros(self.layout.total)
+        progress[fragment.where] = D
+        for begin, end in self.layout.parameters:
+            result[begin:end] = progress[begin:end].any()
+        return result[fragment.where]
 
     def restart(self, live, x, sent, move):
         if self.o["restart"] == "paper":
@@ -214,24 +316,27 @@ class Oracle:
     # ---- launch, apply ----------------------------------------------------------------------------------------------
     def launch(self, f):
         fragment = self.fragments[f]
-        weights = [self.weight(worker, f) for worker in self.workers]
+        weights = [self.weight(since) for since in fragment.since]
+        rates = [self.rates_of(since) for since in fragment.since]
         sent = [self.sent(worker, fragment, w) for worker, w in zip(self.workers, weights)]
-        D = np.zeros_like(fragment.x)
+        D = np.zeros_like(self.x[fragment.where])
+        size = 0.0
         if sum(weights) > 0:
             for w, s in zip(weights, sent):
                 D = self.add(D, w * s)
             D = D / sum(weights)
+            size = sum(w * self.size(fragment, s, r) for w, s, r in zip(weights, sent, rates)) / sum(weights)
         if self.restarts_without_apply(f, fragment):
             for worker in self.workers:
-                worker.live[fragment.where] = fragment.x
-        fragment.in_flight.append(
-            Exchange(self.t + self.delay(f), D, sent, fragment.x.copy(), self.rate[fragment.where].copy()))
-        for worker in self.workers:
-            worker.samples[f] = 0.0
+                worker.live[fragment.where] = self.x[fragment.where]
+        fragment.in_flight.append(Exchange(self.due(f), D, sent, self.x[fragment.where].copy(),
+                                           self.agreed_rates(weights, rates), size, fragment.since[0].steps,
+                                           self.beta()))
+        fragment.since = [Since(len(self.case["groups"])) for _ in self.workers]
 
     def restarts_without_apply(self, f, fragment):
         """`paper` restarts at every launch; in the first round there is nothing to apply, so x_1 = x_0."""
-        return self.o["restart"] == "paper" and self.delay(f) > 0 and not fragment.in_flight
+        return self.o["restart"] == "paper" and self.o["delay"] != 0 and not fragment.in_flight
 
     def last_restart(self, live, x, sent, move):
         """finish() throws away no computed progress: `paper` too keeps the steps that were not sent. The progress of
@@ -241,64 +346,73 @@ class Oracle:
         return self.restart(live, x, sent, move)
 
     def apply(self, fragment, exchange, finishing=False):
-        g = exchange.D / (self.staleness_gap(exchange, fragment) * self.rate_then(exchange, fragment))
-        beta = self.o["momentum"]
-        fragment.m = self.clip(beta * fragment.m + g)
-        direction = g + beta * fragment.m if self.o["nesterov"] else fragment.m
-        move = self.o["outer_rate"] * self.rate_now(exchange, fragment) * direction
-        fragment.x = fragment.x - move
+        where = fragment.where
+        gamma = self.per_element(self.guarded_rates(exchange))[where] if self.o["rate_units"] else np.ones(len(exchange.D))
+        scale = self.burst_factor(fragment, exchange) / self.staleness_gap(exchange, fragment)
+        g = scale * exchange.D / self.rate_in(gamma)
+        beta = exchange.beta
+        self.m[where] = self.clip(beta * self.m[where] + g)
+        direction = g + beta * self.m[where] if self.o["nesterov"] else self.m[where]
+        move = self.o["outer_rate"] * self.rate_out(gamma) * direction * self.moves(fragment, exchange.D)
+        self.x[where] = self.x[where] - move
         for worker, sent in zip(self.workers, exchange.sent):
-            live = worker.live[fragment.where]
-            worker.live[fragment.where] = (self.last_restart(live, fragment.x, sent, move) if finishing else
-                                           self.restart(live, fragment.x, sent, move))
+            live = worker.live[where]
+            worker.live[where] = (self.last_restart(live, self.x[where], sent, move) if finishing else
+                                  self.restart(live, self.x[where], sent, move))
 
-    def apply_due(self, fragment, everything=False):
+    def apply_due(self, everything=False):
         """The exchanges whose step has come; `everything`: finish() does not wait for it."""
-        due = [e for e in fragment.in_flight if everything or e.due <= self.t]  # oldest first
-        fragment.in_flight = [e for e in fragment.in_flight if e not in due]
-        for exchange in due:
-            self.apply(fragment, exchange, finishing=everything)
+        for fragment in self.old_fragments + self.fragments:
+            due = [e for e in fragment.in_flight if everything or e.due <= self.t]  # oldest first
+            fragment.in_flight = [e for e in fragment.in_flight if e not in due]
+            for exchange in due:
+                self.apply(fragment, exchange, finishing=everything)
+
+    def launch_due(self):
+        for f in range(self.round.P):
+            if self.launch_step(f) == self.t:
+                self.launch(f)
 
     # ---- what the training loop calls -------------------------------------------------------------------------------
+    def rates(self, worker, index):
+        """The inner rates of a worker's step, per group."""
+        factor = self.case.get("rate_factors", [1.0] * len(self.workers))[worker]
+        return np.array([factor * group["rates"][index] for group in self.case["groups"]])
+
     def step(self):
         case, index = self.case, self.t
         self.t += 1
         gradients = [self.a * worker.live - self.b[w][index] for w, worker in enumerate(self.workers)]
         if case["strategy"] == "ddp":
             gradients = [sum(gradients) / len(gradients)] * len(gradients)
-        rates = [group["rates"][index] for group in case["groups"]]
-        rate = self.per_element(rates)
+        scale = case["gradient_scales"][index] if "gradient_scales" in case else 1.0
         momentum = self.per_element([group.get("momentum", 0.0) for group in case["groups"]])
         decay = self.per_element([group.get("weight_decay", 0.0) for group in case["groups"]])
-        for worker, gradient in zip(self.workers, gradients):
-            worker.inner_step(gradient, rate, momentum, decay, self.has_gradient)
-        self.rate = self.guarded_rate(rates)
+        for w, (worker, gradient) in enumerate(zip(self.workers, gradients)):
+            rate = self.per_element(self.rates(w, index))
+            worker.inner_step(scale * gradient, rate, momentum, decay, self.has_gradient)
         if case["strategy"] in ("none", "ddp"):
             return
-        for w, worker in enumerate(self.workers):
-            worker.samples = [s + case["samples"][w][index] for s in worker.samples]
-        for f, fragment in enumerate(self.fragments):
-            if self.launches_first():
-                if self.launch_due(f):
-                    self.launch(f)
-                self.apply_due(fragment)
-            else:
-                self.apply_due(fragment)
-                if self.launch_due(f):
-                    self.launch(f)
-                    self.apply_due(fragment)  # blocking: at once
+        for fragment in self.fragments:
+            for w, since in enumerate(fragment.since):
+                since.add(case["samples"][w][index], 1.0, self.rates(w, index))
+        if not self.launches_first():
+            self.apply_due()
+        self.launch_due()
+        self.apply_due()  # blocking ones at once
+        if self.t == self.round.end():
+            self.begin(self.next_round())
 
     def finish(self):
         if self.case["strategy"] == "none":
             return
-        for fragment in self.fragments:
-            self.apply_due(fragment, everything=True)
+        self.apply_due(everything=True)
         mean = self.final_mean()
         for worker in self.workers:
             worker.live = mean.copy()
-            worker.samples = [0.0] * self.P  # the progress that they stand for has been averaged
-        for fragment in self.fragments:
-            fragment.x = mean[fragment.where].copy()
+        for fragment in self.fragments:  # the progress that they stand for has been averaged
+            fragment.since = [Since(len(self.case["groups"])) for _ in self.workers]
+        self.x = mean.copy()
 
     def final_mean(self):
         return sum(worker.live for worker in self.workers) / len(self.workers)
@@ -308,10 +422,7 @@ class Oracle:
         live = np.stack([worker.live for worker in self.workers])
         if self.case["strategy"] in ("none", "ddp"):
             return live, live
-        x = np.empty(self.layout.total)
-        for fragment in self.fragments:
-            x[fragment.where] = fragment.x
-        return live, np.broadcast_to(x, live.shape)
+        return live, np.broadcast_to(self.x.copy(), live.shape)
 
 
 def run(case, data, oracle=Oracle):

@@ -8,6 +8,9 @@
 #include <fmt/format.h>
 #include <torch/torch.h>
 
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -73,6 +76,10 @@ co2::Options options_of(const Json& item) {
       options.mix = value.get<double>();
     else if (key == "wire")
       options.wire = co2::wire_from_name(value.get<std::string>());
+    else if (key == "exchange_share")
+      options.exchange_share = value.get<double>();
+    else if (key == "max_local_steps")
+      options.max_local_steps = value.get<int>();
     else if (key == "accumulation_steps")
       options.accumulation_steps = value;
     else if (key == "bucket_bytes")
@@ -97,16 +104,19 @@ class Run {
     const auto name = item.at("name").get<std::string>();
     std::filesystem::create_directories(folder + "/" + name);
     output_.open(fmt::format("{}/{}/rank{}.bin", folder, name, rank), std::ios::binary);
+    plan_file_ = fmt::format("{}/{}/plan.json", folder, name);
     make_optimizer();
   }
 
   void train(const co2::Cluster* cluster) {
     std::unique_ptr<co2::Synchronizer> sync;
     if (cluster) sync = std::make_unique<co2::Synchronizer>(*cluster, *model_, *optimizer_, options_of(item_));
+    const auto pause = std::chrono::microseconds(item_.value("step_microseconds", 0));
     const int steps = item_.at("steps");
     const auto finishes = item_.at("finish_after").get<std::vector<int>>();
     for (int step = 0; step < steps; ++step) {
       set_rates(step);
+      std::this_thread::sleep_for(pause);
       optimizer_->zero_grad();
       backward(step);
       if (sync)
@@ -114,12 +124,14 @@ class Run {
       else
         optimizer_->step();
       dump(sync.get());
+      if (sync) plan_.push_back({sync->pace().local_steps, sync->pace().fragments});
       if (sync && std::find(finishes.begin(), finishes.end(), step + 1) != finishes.end()) {
         sync->finish();
         dump(sync.get());
       }
     }
     output_.close();
+    if (rank_ == 0) std::ofstream(plan_file_) << Json(plan_);
     if (!output_) throw co2::DataError("could not write the snapshots of " + item_.at("name").get<std::string>());
   }
 
@@ -138,8 +150,11 @@ class Run {
   }
 
   void set_rates(int step) {
-    for (std::size_t g = 0; g < optimizer_->param_groups().size(); ++g)
-      optimizer_->param_groups()[g].options().set_lr(item_.at("groups").at(g).at("rates").at(step).get<double>());
+    const double factor = item_.contains("rate_factors") ? item_.at("rate_factors").at(rank_).get<double>() : 1.0;
+    for (std::size_t g = 0; g < optimizer_->param_groups().size(); ++g) {
+      const double rate = item_.at("groups").at(g).at("rates").at(step).get<double>();
+      optimizer_->param_groups()[g].options().set_lr(factor * rate);
+    }
   }
 
   /// A real backward pass, so that the library's hooks run; d/dp sum(p * g) is g, exactly.
@@ -148,6 +163,7 @@ class Run {
     auto targets = read_floats(item_.at("targets"), (rank_ * target_steps + step) * numel_, numel_);
     const auto skipped = item_.value("without_gradient", std::vector<std::size_t>{});
     const int passes = item_.at("options").value("accumulation_steps", 1);
+    const double scale = item_.contains("gradient_scales") ? item_.at("gradient_scales").at(step).get<double>() : 1.0;
     for (int pass = 0; pass < passes; ++pass) {
       torch::Tensor loss = torch::zeros({});
       std::int64_t cursor = 0;
@@ -159,7 +175,7 @@ class Run {
         const auto& p = model_->weights[i];
         auto gradient = [&] {
           torch::NoGradGuard guard;
-          return (a * p - b) / passes;
+          return scale * (a * p - b) / passes;
         }();
         loss = loss + (p * gradient).sum();
       }
@@ -190,6 +206,8 @@ class Run {
   std::vector<float> curvature_;
   std::unique_ptr<torch::optim::SGD> optimizer_;
   std::ofstream output_;
+  std::vector<std::array<int, 2>> plan_;  // τ and P in force after each step
+  std::string plan_file_;
 };
 
 /// Says which case failed, and ends the process: the other workers may be waiting for this one.
@@ -205,7 +223,15 @@ void or_die(const Json& item, int rank, Body body) {
 }
 
 void replay_in_process(const Json& item, const std::string& folder) {
-  const auto clusters = co2::Cluster::in_process(item.at("workers").get<int>());
+  // Collectives take as long as the case says, in turns: that makes an automatic τ change.
+  const auto delays = item.value("wire_microseconds", std::vector<int>{});
+  std::atomic<std::size_t> carried{0};
+  const auto wire = [&] {
+    const std::size_t turn = carried++ / item.value("wire_turn", std::size_t{1});
+    std::this_thread::sleep_for(std::chrono::microseconds(delays[turn % delays.size()]));
+  };
+  const auto clusters = co2::Cluster::in_process(item.at("workers").get<int>(),
+                                                 delays.empty() ? std::function<void()>() : wire);
   std::vector<std::jthread> threads;
   for (const auto& cluster : clusters) {
     threads.emplace_back([&item, &folder, &cluster] {

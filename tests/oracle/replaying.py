@@ -44,8 +44,8 @@ def numel(case):
 class Result:
     """What the library's workers held: live and consensus, [snapshot][worker][flat element]."""
 
-    def __init__(self, live, consensus):
-        self.live, self.consensus = live, consensus
+    def __init__(self, live, consensus, plan=None):
+        self.live, self.consensus, self.plan = live, consensus, plan
 
 
 def snapshots(case):
@@ -59,7 +59,8 @@ def read(case, folder):
         values = values.reshape(snapshots(case), 2, Layout(case["groups"]).total)
         live.append(values[:, 0])
         consensus.append(values[:, 1])
-    return Result(np.stack(live, axis=1), np.stack(consensus, axis=1))
+    plan = json.loads((folder / case["name"] / "plan.json").read_text())
+    return Result(np.stack(live, axis=1), np.stack(consensus, axis=1), plan)
 
 
 def program():

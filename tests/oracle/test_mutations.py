@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 
 import comparing
-from cases import make
+from cases import bursts, make
 from oracle import Layout, Oracle, to_bfloat16
 from replaying import random_data, replay
 
-PAPER = make("m-paper", "co2-paper", 3, 4, weights="unequal", clip=2.5)
+PAPER = make("m-paper", "co2-paper", 3, 4, weights="unequal", clip=2.5, clip_mode="value")
 PAPER_GAP = make("m-paper-gap", "co2-paper", 3, 4, clip=0.0)
 NORM = make("m-norm", "co2", 4, 4, fragments=2, clip=60.0, clip_mode="norm", weights="unequal")
-KEEP = make("m-keep", "co2", 3, 7, fragments=5, weights="absent", clip=2.5)
+KEEP = make("m-keep", "co2", 3, 7, fragments=5, weights="absent", clip=2.5, clip_mode="value")
 KEEP_WHOLE = make("m-keep-whole", "co2", 3, 4, fragments=1, penalty=True, clip=0.0)
 NOBODY = make("m-nobody", "co2", 3, 4, fragments=1, weights="nobody", clip=0.0)
-ZEROS = make("m-zeros", "co2", 3, 4, fragments=2, schedule="zeros", clip=0.0)
+ZEROS = make("m-zeros", "co2", 3, 4, fragments=2, schedule="zeros", weights="absent", clip=0.0, momentum=0.3, steps=40)
 STREAM = make("m-stream", "streaming-diloco", 3, 7, weights="unequal")
 ANCHOR = make("m-anchor", "overlap-local-sgd", 3, 4)
 DILOCO = make("m-diloco", "diloco", 3, 4, weights="unequal")
@@ -23,8 +23,11 @@ SLOWMO = make("m-slowmo", "slowmo", 3, 4, weights="unequal")
 DDP = make("m-ddp", "ddp", 3, 4)
 WIRE = make("m-wire", "co2", 3, 7, fragments=3, weights="unequal", penalty=False, wire="bfloat16")
 WIRE_PAPER = make("m-wire-paper", "co2-paper", 4, 4, weights="absent", penalty=False, wire="bfloat16")
+USUAL = bursts("m-usual", "co2", 3, 7, fragments=2, weights="unequal")
+OWN_RATES = make("m-own-rates", "co2", 3, 7, fragments=2, weights="unequal", clip=0.0,
+                 more=dict(rate_factors=[1.0, 0.25, 2.0]))
 ALL = [PAPER, PAPER_GAP, NORM, KEEP, KEEP_WHOLE, NOBODY, ZEROS, STREAM, ANCHOR, DILOCO, LOCAL, SLOWMO, DDP, WIRE,
-       WIRE_PAPER]
+       WIRE_PAPER, USUAL, OWN_RATES]
 
 
 def rule(noticed_by, **methods):
@@ -39,10 +42,8 @@ def block_late(self, f, count):
 
 def shifted_init(self, case, data):
     Oracle.__init__(self, case, data)
-    x = np.concatenate([fragment.x for fragment in self.fragments])
     for f, fragment in enumerate(self.fragments):
-        fragment.where = block_late(self.layout, f, self.P)
-        fragment.x, fragment.m = x[fragment.where].copy(), np.zeros_like(x[fragment.where])
+        fragment.where = block_late(self.layout, f, self.round.P)
 
 
 def cut_to_8_bits(values):
@@ -61,30 +62,35 @@ MUTATIONS = {
         [PAPER_GAP], staleness_gap=lambda self, e, f: max(1.0, Oracle.staleness_gap(self, e, f) - 1.0)),
     "apply and launch swapped": rule([PAPER, KEEP_WHOLE, ANCHOR], launches_first=lambda self: not
                                      Oracle.launches_first(self)),
-    "rate of now for the rate of then": rule([PAPER, KEEP], rate_then=lambda self, e, f: self.rate_now(e, f)),
-    "rate of then for the rate of now": rule([PAPER, KEEP], rate_now=lambda self, e, f: self.rate_then(e, f)),
-    "no rate units": rule([PAPER, SLOWMO], rate_then=lambda self, e, f: 1.0, rate_now=lambda self, e, f: 1.0),
-    "rate units where there are none": rule([STREAM, DILOCO], rate_then=lambda self, e, f: e.rate_then,
-                                            rate_now=lambda self, e, f: self.rate[f.where]),
-    "rate guarded by one": rule([ZEROS], guarded_rate=lambda self, rates: self.per_element([r or 1.0 for r in rates])),
+    "another rate on the way out": rule([PAPER, KEEP, SLOWMO], rate_out=lambda self, gamma: 0.99 * gamma),
+    "no rate units": rule([PAPER, SLOWMO], rate_in=lambda self, gamma: 1.0, rate_out=lambda self, gamma: 1.0),
+    "rate units where there are none": rule([STREAM, DILOCO], __init__=lambda self, case, data: (
+        Oracle.__init__(self, case, data), self.o.update(rate_units=True))[0]),
+    "rate guarded by one": rule([ZEROS], guarded_rates=lambda self, e: np.where(e.rates > 0, e.rates, 1.0)),
+    "the rate of the last step": rule([PAPER, SLOWMO], rates_of=lambda self, since: self.rates(0, self.t - 1)),
+    "each worker's own rate": rule([OWN_RATES], agreed_rates=lambda self, weights, rates: rates[0]),
+    "rates not weighed": rule([OWN_RATES], agreed_rates=lambda self, weights, rates: sum(rates) / len(rates)),
+    "bursts pass": rule([USUAL], burst_factor=lambda self, fragment, exchange: 1.0),
+    "bursts are compared without their steps": rule([USUAL], usual_after=lambda self, fragment, steps: fragment.usual),
+    "nothing is forgotten of bursts": rule([USUAL], usual_after=lambda self, fragment, steps:
+                                           1.02 * Oracle.usual_after(self, fragment, steps)),
     "one rate for all groups": rule([PAPER], per_element=lambda self, values: np.full(self.layout.total, values[0])),
-    "weights ignored": rule([PAPER, NORM, KEEP, STREAM, DILOCO, LOCAL, SLOWMO], weight=lambda self, worker, f: 1.0),
+    "weights ignored": rule([PAPER, NORM, KEEP, STREAM, DILOCO, LOCAL, SLOWMO], weight=lambda self, since: 1.0),
     "an absent worker counts as having sent": rule(
-        [KEEP], sent=lambda self, worker, fragment, weight: fragment.x - worker.live[fragment.where]),
+        [KEEP], sent=lambda self, worker, fragment, weight: self.x[fragment.where] - worker.live[fragment.where]),
     "a round of nobody counts as sent": rule(
-        [NOBODY], sent=lambda self, worker, fragment, weight: fragment.x - worker.live[fragment.where]),
+        [NOBODY], sent=lambda self, worker, fragment, weight: self.x[fragment.where] - worker.live[fragment.where]),
     "restart from the consensus instead of keeping": rule([KEEP, KEEP_WHOLE],
                                                           restart=lambda self, live, x, sent, move: x.copy()),
     "mixed the wrong way round": rule([ANCHOR], restart=lambda self, live, x, sent, move:
                                       self.o["mix"] * x + (1 - self.o["mix"]) * live),
-    "applied a step late": rule([KEEP, STREAM], delay=lambda self, f: Oracle.delay(self, f) + 1),
+    "applied a step late": rule([KEEP, STREAM], due=lambda self, f: Oracle.due(self, f) + 1),
     "launched a step early": rule([KEEP, STREAM, LOCAL],
-                                  launch_step=lambda self, f: max(1, Oracle.launch_step(self, f) - 1)),
+                                  launch_step=lambda self, f: max(self.round.begin + 1, Oracle.launch_step(self, f) - 1)),
     "fragments one block off": rule([KEEP, STREAM], __init__=shifted_init),
     "finish() of rank 0": rule([KEEP, STREAM, LOCAL], final_mean=lambda self: self.workers[0].live),
     "finish() drops what is in flight": rule(
-        [PAPER, KEEP], apply_due=lambda self, fragment, everything=False: None if everything else
-        Oracle.apply_due(self, fragment)),
+        [PAPER, KEEP], apply_due=lambda self, everything=False: None if everything else Oracle.apply_due(self)),
     "finish() restarts from the consensus": rule([PAPER], last_restart=lambda self, live, x, sent, move: x),
     "finish() takes back what is no longer there": rule(
         [PAPER], last_restart=lambda self, live, x, sent, move: live + sent - move),
@@ -92,13 +98,13 @@ MUTATIONS = {
     "the wire in full precision": rule([WIRE, WIRE_PAPER], on_the_wire=lambda self, values: values),
     "the wire rounded towards zero": rule([WIRE, WIRE_PAPER], on_the_wire=lambda self, values: cut_to_8_bits(values)),
     "rounded before it is weighed": rule([WIRE], sent=lambda self, worker, fragment, weight:
-                                         to_bfloat16(fragment.x - worker.live[fragment.where])),
+                                         to_bfloat16(self.x[fragment.where] - worker.live[fragment.where])),
     "what rounding left behind is forgotten": rule([WIRE], sent=lambda self, worker, fragment, weight:
-                                                   fragment.x - worker.live[fragment.where]),
+                                                   self.x[fragment.where] - worker.live[fragment.where]),
     "only the sum is rounded": rule([WIRE, WIRE_PAPER], add=lambda self, total, values:
                                     self.on_the_wire(total + values),
                                     sent=lambda self, worker, fragment, weight:
-                                    (weight > 0) * (fragment.x - worker.live[fragment.where])),
+                                    (weight > 0) * (self.x[fragment.where] - worker.live[fragment.where])),
     "the sum is not rounded": rule([WIRE, WIRE_PAPER], add=lambda self, total, values:
                                    total + self.on_the_wire(values)),
     "gradients are not averaged": rule([DDP], __init__=lambda self, case, data: Oracle.__init__(

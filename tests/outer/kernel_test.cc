@@ -65,8 +65,10 @@ void run_everything(const Kernel& kernel, const State& input, const at::Tensor& 
                                     0.02f,
                                     0.3f,
                                     0.7f};
-        const double norm = fused::apply(kernel, job, {restart, nesterov, clip, true}, size);
-        outcome.norms.push_back(std::bit_cast<std::uint64_t>(norm));
+        const ApplyNorms norms = fused::apply(kernel, job, {restart, nesterov, clip, true}, size);
+        for (const double norm : {norms.move, norms.momentum, norms.clipped}) {
+          outcome.norms.push_back(std::bit_cast<std::uint64_t>(norm));
+        }
         for (const at::Tensor& tensor : {s.momentum, s.consensus, s.live}) outcome.tensors.push_back(tensor);
       }
     }
@@ -78,8 +80,10 @@ void run_everything(const Kernel& kernel, const State& input, const at::Tensor& 
   }
   const State s = input.clone();
   const at::Tensor wire = reference::copy_at_offset(sum, sum.scalar_type());
-  fused::launch(kernel, s.consensus.const_data_ptr<float>(), s.live.const_data_ptr<float>(), 1.7f,
-                static_cast<Wire*>(wire.mutable_data_ptr()), s.sent.mutable_data_ptr<float>(), size);
+  const double sent_norm =
+      fused::launch(kernel, s.consensus.const_data_ptr<float>(), s.live.const_data_ptr<float>(), 1.7f,
+                    static_cast<Wire*>(wire.mutable_data_ptr()), s.sent.mutable_data_ptr<float>(), size);
+  outcome.norms.push_back(std::bit_cast<std::uint64_t>(sent_norm));
   outcome.tensors.push_back(wire);
   outcome.tensors.push_back(s.sent);
 }

@@ -36,27 +36,31 @@ class Apply : public testing::TestWithParam<std::tuple<Restart, bool, bool, bool
   bool norm() const { return std::get<3>(GetParam()); }
   std::int64_t size() const { return std::get<4>(GetParam()); }
 
-  double run(const State& state) const {
+  ApplyNorms run(const State& state) const {
     return apply(state.sum, state.momentum, state.consensus, state.sent, state.live, move(), norm());
   }
-  double run_operators(const State& state) const {
+  ApplyNorms run_operators(const State& state) const {
     return with_operators::apply(state.sum, state.momentum, state.consensus, state.sent, state.live, move(), norm());
   }
 
-  void expect_close(const State& state, double squared_norm, const reference::Result& expected) const {
+  void expect_close(const State& state, const ApplyNorms& norms, const reference::Result& expected) const {
     EXPECT_LE(distance_in_ulps(state.momentum, expected.momentum), kUlps);
     EXPECT_LE(distance_in_ulps(state.consensus, expected.consensus), kUlps);
     EXPECT_LE(distance_in_ulps(state.live, expected.live), kUlps);
     // Errors of single elements have either sign and cancel; the sum itself is in double precision.
-    EXPECT_NEAR(squared_norm, norm() ? expected.move_squared_norm : 0, 1e-6 * expected.move_squared_norm);
+    EXPECT_NEAR(norms.move, norm() ? expected.move_squared_norm : 0, 1e-6 * expected.move_squared_norm);
+    const bool clips = move().clip > 0;
+    EXPECT_NEAR(norms.clipped, clips ? expected.clipped_squared_norm : 0, 1e-6 * expected.clipped_squared_norm);
+    const double whole = move().momentum_scale * move().momentum_scale * expected.momentum_squared_norm;
+    EXPECT_NEAR(norms.momentum, clips ? whole : 0, 1e-6 * whole);
   }
 };
 
 TEST_P(Apply, FollowsTheEquationsInFloat32) {
   const State before = State::random(size());
   const State state = before.clone();
-  const double squared_norm = run(state);
-  expect_close(state, squared_norm, reference::apply(before, move()));
+  const ApplyNorms norms = run(state);
+  expect_close(state, norms, reference::apply(before, move()));
   EXPECT_TRUE(at::equal(state.sum, before.sum));
   EXPECT_TRUE(at::equal(state.sent, before.sent));
 }
@@ -66,8 +70,8 @@ TEST_P(Apply, FollowsTheEquationsInFloat32) {
 TEST_P(Apply, AgreesWithTheOperators) {
   const State fused = State::random(size());
   const State chain = fused.clone();
-  const double fused_norm = run(fused);
-  const double chain_norm = run_operators(chain);
+  const double fused_norm = run(fused).move;
+  const double chain_norm = run_operators(chain).move;
   reference::Result bound = reference::apply(State::random(size()), move());
   const auto compare = [](const at::Tensor& actual, const at::Tensor& other, std::vector<reference::Element>& scales) {
     const at::Tensor wide = other.to(at::kDouble);
@@ -83,8 +87,8 @@ TEST_P(Apply, AgreesWithTheOperators) {
 TEST_P(Apply, FollowsTheEquationsInFloat64) {
   const State before = State::random(size(), at::kDouble);
   const State state = before.clone();
-  const double squared_norm = run(state);
-  expect_close(state, squared_norm, reference::apply(before, move()));
+  const ApplyNorms norms = run(state);
+  expect_close(state, norms, reference::apply(before, move()));
 }
 
 std::string test_name(const testing::TestParamInfo<Apply::ParamType>& info) {
@@ -127,7 +131,7 @@ TEST(OuterPass, NanStaysVisible) {
       const State state = State::random(size, dtype);
       state.sum[at] = std::numeric_limits<double>::quiet_NaN();
       const Move move = {.momentum = 0.5, .clip = 0.1, .restart = Restart::kKeep};
-      const double norm = apply(state.sum, state.momentum, state.consensus, state.sent, state.live, move, true);
+      const double norm = apply(state.sum, state.momentum, state.consensus, state.sent, state.live, move, true).move;
       EXPECT_TRUE(std::isnan(norm));
       for (const at::Tensor& tensor : {state.momentum, state.consensus, state.live}) {
         EXPECT_TRUE(tensor[at].isnan().item<bool>());

@@ -48,7 +48,11 @@ Result apply(const State& state, const Move& move) {
     result.momentum_squared_norm += before * before;
     double m = move.momentum_scale * before;
     const double m_scale = move.momentum_scale * (move.momentum * std::abs(momentum[i]) + std::abs(g));
-    if (move.clip > 0) m = std::clamp(m, -move.clip, move.clip);
+    if (move.clip > 0) {
+      const double whole = m;
+      m = std::clamp(m, -move.clip, move.clip);
+      result.clipped_squared_norm += (whole - m) * (whole - m);
+    }
     result.momentum.push_back({m, m_scale});
 
     const double step = move.rate * (move.nesterov ? g + move.momentum * m : m);

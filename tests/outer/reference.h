@@ -37,6 +37,7 @@ struct Result {
   std::vector<Element> live;
   double move_squared_norm = 0;
   double momentum_squared_norm = 0;  ///< before momentum_scale and clip
+  double clipped_squared_norm = 0;   ///< of what the clip took
 };
 
 Result apply(const State& state, const Move& move);

@@ -3,6 +3,7 @@
 #include <co2/co2.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
@@ -119,18 +120,57 @@ TEST(Adaptive, TheBoundIsKeptAndReported) {
   EXPECT_GT(seen[0].paces.back().bits_per_second_needed, 0);
 }
 
-TEST(Adaptive, TheClipFollowsTheLocalStepsUnlessItIsGiven) {
-  EXPECT_TRUE(resolve({}).clip_is_local_steps);
-  EXPECT_FALSE(resolve({.clip = 5}).clip_is_local_steps);
+// φ, γ and β belong to the round in which progress was made, not to the one in which it is applied.
+TEST(Adaptive, TheDefaultClipTakesNothingWhenRoundsGetLongerOrShorter) {
+  Wire wire;
+  constexpr int kSteps = 400;
+  std::vector<int> paces;
+  run_workers(Cluster::in_process(2, wire.function()), [&](const Cluster& cluster) {
+    Toy toy({1000, 3, 77}, 1.0);
+    auto optimizer = plain_sgd(toy, 0.001);
+    Synchronizer sync(cluster, toy, optimizer, {.exchange_share = 1, .momentum = 0});
+    for (int step = 0; step < kSteps; ++step) {
+      if (cluster.rank() == 0) {
+        if (step == 100) wire.microseconds = 12'000;
+        if (step == 260) wire.microseconds = 100;
+      }
+      std::this_thread::sleep_for(kStep);
+      toy.set_gradients(cluster.rank() + 1.0);
+      sync.step();
+      if (cluster.rank() == 0) paces.push_back(sync.pace().local_steps);
+    }
+    sync.finish();
+    EXPECT_NEAR(sync.live()[0].item<double>(), expected(2, kSteps), 1e-4);
+    EXPECT_GT(sync.clipping().exchanges, 0);
+    EXPECT_EQ(sync.clipping().clipped, 0);
+  });
+  EXPECT_GT(paces[259], paces[99]);
+  EXPECT_GT(paces[259], paces.back());
+}
+
+TEST(Adaptive, OuterMomentumIsForLongRounds) {
+  const Recipe recipe = resolve({});
+  EXPECT_EQ(momentum_of(recipe, 5), 0);
+  EXPECT_EQ(momentum_of(recipe, 6), 0.3);
+  EXPECT_EQ(resolve({.local_steps = 5}).momentum, 0);
+  EXPECT_EQ(resolve({.local_steps = 6}).momentum, 0.3);
+  EXPECT_EQ(resolve({.local_steps = 2, .momentum = 0.4}).momentum, 0.4);  // the user's own is left alone
+  EXPECT_EQ(momentum_of(resolve({.momentum = 0.4}), 2), 0.4);
+  EXPECT_EQ(momentum_of(resolve({.strategy = Strategy::kSlowMo}), 2), 0.5);  // as published
+}
+
+TEST(Adaptive, RoundsOnlyGrowInNumber) {
   Wire wire;
   run_workers(Cluster::in_process(2, wire.function()), [&](const Cluster& cluster) {
     Toy toy({100});
     auto optimizer = plain_sgd(toy, 0.1);
     Synchronizer sync(cluster, toy, optimizer, {});
+    std::int64_t before = 0;
     for (int step = 0; step < 30; ++step) {
       toy.set_gradients(1);
       sync.step();
-      EXPECT_EQ(sync.recipe().clip, sync.recipe().local_steps);
+      EXPECT_GE(sync.rounds(), std::max<std::int64_t>(before, 1)) << "after step " << step + 1;
+      before = sync.rounds();
       EXPECT_EQ(sync.recipe().local_steps, sync.pace().local_steps);
     }
   });

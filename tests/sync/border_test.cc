@@ -95,7 +95,7 @@ TEST(Border, WorkersThatDifferInWhatRoundsMayDoAreFound) {
                              Toy toy({64});
                              auto optimizer = plain_sgd(toy, 1);
                              Options options{.strategy = Strategy::kCo2};
-                             if (cluster.rank() == 1) options.clip = 12;  // the others' follows τ, and begins there
+                             if (cluster.rank() == 1) options.clip = 12;
                              Synchronizer sync(cluster, toy, optimizer, options);
                            }),
                ClusterError);

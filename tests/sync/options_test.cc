@@ -47,6 +47,8 @@ TEST(Options, OutOfRangeIsRejectedWithNameValueAndRange) {
   expect_rejected({.momentum = 1.0}, {"momentum", "1", "below 1"});
   expect_rejected({.momentum = kNaN}, {"momentum", "nan"});
   expect_rejected({.clip = -1.0}, {"clip", "-1"});
+  expect_rejected({.clip = 0.5}, {"clip", "0.5", "usual"});
+  expect_rejected({.clip_mode = ClipMode::kValue}, {"clip_mode", "value", "clip"});
   expect_rejected({.clip = std::numeric_limits<double>::infinity()}, {"clip", "inf"});
   expect_rejected({.restart = Restart::kMix, .mix = 1.5}, {"mix", "1.5", "0 to 1"});
   expect_rejected({.accumulation_steps = 0}, {"accumulation_steps", "0"});

@@ -188,7 +188,8 @@ TEST(Synchronizer, AFailedExchangeLeavesConsensusAndLiveParametersAlone) {
       sync.step();
     };
     cluster.communicator("test")->barrier()->wait();
-    carried = 2;  // those launched after the steps 3 and 6; the one of step 9 fails, and is due after step 12
+    // Two for each exchange, those launched after the steps 3 and 6; the one of step 9 fails, and is due after step 12.
+    carried = 4;
     for (int i = 0; i < 11; ++i) step();
     // Everybody moves by 1 per step, so that the average of 3 steps is what each has done: two of them are agreed on.
     EXPECT_TRUE(sync.consensus().equal(torch::full({64}, -6.F))) << sync.consensus();
@@ -244,8 +245,8 @@ TEST(Synchronizer, ExposedTimeIsMeasuredWhenTheWireIsSlow) {
     const Overlap overlap = sync.trace().total();
     EXPECT_GT(overlap.exposed_seconds, 0);
     EXPECT_GT(overlap.transfer_seconds, 0);
-    EXPECT_LT(overlap.overlap(), 0.5);           // a blocking exchange hides next to nothing
-    EXPECT_EQ(overlap.bytes, (64 + 2 * 8) * 4);  // and eight elements for each weight
+    EXPECT_LT(overlap.overlap(), 0.5);         // a blocking exchange hides next to nothing
+    EXPECT_EQ(overlap.bytes, 64 * 4 + 4 * 8);  // and a header of four numbers
   });
 }
 

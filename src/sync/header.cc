@@ -1,0 +1,55 @@
+#include "sync/header.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace co2 {
+
+namespace {
+enum Place : std::int64_t { kWeight, kSize, kCheck, kSquaredCheck, kRates };
+}  // namespace
+
+at::Tensor to_sum(const Header& header) {
+  at::Tensor numbers = at::empty({kRates + static_cast<std::int64_t>(header.rates.size())}, at::kDouble);
+  auto* values = numbers.mutable_data_ptr<double>();
+  values[kWeight] = header.weight;
+  // Who sends nothing has no say; its size may be anything, even infinite.
+  values[kSize] = header.weight > 0 ? header.weight * header.size : 0;
+  values[kCheck] = header.check;
+  values[kSquaredCheck] = static_cast<double>(header.check) * header.check;
+  std::transform(header.rates.begin(), header.rates.end(), values + kRates,
+                 [&](double rate) { return header.weight * rate; });
+  return numbers;
+}
+
+AgreedHeader agreed(const at::Tensor& sums, int workers) {
+  const auto* values = sums.const_data_ptr<double>();
+  AgreedHeader result;
+  result.total_weight = values[kWeight];
+  const double share = result.total_weight > 0 ? 1 / result.total_weight : 0;
+  result.size = share * values[kSize];
+  for (std::int64_t i = kRates; i < sums.numel(); ++i) result.rates.push_back(share * values[i]);
+  // G Σc² ≥ (Σc)², and they are equal only if all c are. Both are integers below G² 2³², and exact.
+  const auto sum = static_cast<std::uint64_t>(values[kCheck]);
+  const auto squares = static_cast<std::uint64_t>(values[kSquaredCheck]);
+  result.same_consensus = squares * static_cast<std::uint64_t>(workers) == sum * sum;
+  return result;
+}
+
+std::uint16_t consensus_check(const at::Tensor& consensus, std::int64_t turn) {
+  const auto* bytes = static_cast<const std::byte*>(consensus.const_data_ptr());
+  const auto words = static_cast<std::int64_t>(consensus.nbytes() / sizeof(std::uint64_t));  // kAlignment: nothing left
+  const std::int64_t part = turn % kConsensusParts;
+  std::uint64_t hash = 0x9e3779b97f4a7c15ULL;
+  for (std::int64_t i = part * words / kConsensusParts; i < (part + 1) * words / kConsensusParts; ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes + i * static_cast<std::int64_t>(sizeof(word)), sizeof(word));
+    hash = std::rotl((hash ^ word) * 0xff51afd7ed558ccdULL, 31);
+  }
+  return static_cast<std::uint16_t>(hash ^ (hash >> 16) ^ (hash >> 32) ^ (hash >> 48));
+}
+
+}  // namespace co2

@@ -1,0 +1,40 @@
+#include "sync/usual_progress.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace co2 {
+
+namespace {
+constexpr double kFading = 0.98;
+constexpr int kToKnow = 2;
+}  // namespace
+
+/// What is usual for a round of so many steps.
+double UsualProgress::after(double steps) const {
+  const double longer = steps / steps_;
+  return size_ * std::max(longer, std::sqrt(longer));
+}
+
+double UsualProgress::limit(double size, double steps, double most) {
+  if (!(size > 0) || !std::isfinite(size) || !(steps > 0)) return 1;
+  const double usual = after(steps);
+  const double allowed = most * usual;
+  const bool burst = seen_ == kToKnow && size > allowed;
+  seen_ = std::min(seen_ + 1, kToKnow);
+  size_ = std::max(burst ? allowed : size, kFading * usual);
+  steps_ = steps;
+  return burst ? allowed / size : 1;
+}
+
+void UsualProgress::include(const UsualProgress& other) {
+  if (other.seen_ == 0) return;
+  if (seen_ == 0) {
+    *this = other;
+  } else {
+    size_ = std::max(size_, other.after(steps_));
+    seen_ = std::max(seen_, other.seen_);
+  }
+}
+
+}  // namespace co2

@@ -1,0 +1,30 @@
+#pragma once
+
+namespace co2 {
+
+/// How large a fragment's progress usually is, and so what a burst is. One number per exchange goes in, the same on all
+/// workers: the mean over the workers of the root mean square of their progress, in units of the inner rate.
+///
+/// What is usual is the largest of the recent exchanges: it fades by 2 % with each. So it follows every optimizer, at
+/// any scale of its gradients, up within an exchange and down within some dozens; and in units of the rate it does not
+/// feel a schedule. Rounds differ in length: progress grows with the number of steps if they agree in direction, and
+/// with its root if they do not. Whichever allows more is what is allowed.
+class UsualProgress {
+ public:
+  /// The factor, at most 1, that brings an exchange of this size down to `most` times what is usual. It is 1 for the
+  /// first two, because inner optimizers with momentum take their time to get going, and for one that is not finite,
+  /// which no factor would mend.
+  double limit(double size, double steps, double most);
+
+  /// For elements that come from several fragments: the largest of them.
+  void include(const UsualProgress& other);
+
+ private:
+  double after(double steps) const;
+
+  double size_ = 0;
+  double steps_ = 1;
+  int seen_ = 0;  ///< exchanges, up to as many as it takes to know what is usual
+};
+
+}  // namespace co2
