@@ -70,6 +70,7 @@ class Run {
     record(result_.validation_loss);
     result_.recipe = sync_->recipe();  // with the τ that was in force at the end
     result_.pace = sync_->pace();
+    result_.clipping = sync_->clipping();
     collect_figures();
     write_results();
     return result_;
@@ -219,6 +220,7 @@ class Run {
             .training_seconds = trained(),
             .learning_rate = rate_,
             .local_steps = sync_->recipe().local_steps,
+            .clipped = sync_->clipping().clipped,
             .communication = during_training_ ? *during_training_ : sync_->trace().total()};
   }
 
@@ -236,7 +238,10 @@ class Run {
 
   /// The training clock, which stands still during evaluations.
   double trained() const { return trained_ + (resumed_ ? seconds_since(*resumed_) : 0); }
-  void resume_clock() { resumed_ = Clock::now(); }
+  void resume_clock() {
+    resumed_ = Clock::now();
+    sync_->restart_clock();
+  }
   void pause_clock() {
     trained_ = trained();
     resumed_.reset();

@@ -54,6 +54,7 @@ void Reporter::record(const Point& point, double validation_loss) {
   latest_.transfer_seconds = point.communication.transfer_seconds;
   latest_.bytes = point.communication.bytes;
   latest_.local_steps = point.local_steps;
+  latest_.clipped = point.clipped;
   metrics_->append(latest_);
   if (finished_) return;
   show(point);

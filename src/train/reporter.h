@@ -40,6 +40,7 @@ class Reporter {
     double training_seconds = 0;  ///< without evaluations and the final exchange
     double learning_rate = 0;
     int local_steps = 0;
+    std::int64_t clipped = 0;  ///< exchanges of which the clip took something
     Overlap communication = {};
   };
   /// A line of metrics.jsonl, and the progress line. `validation_loss` is NaN unless the model was evaluated here.

@@ -37,7 +37,8 @@ void MetricsFile::append(const Metrics& metrics) {
                      {"exposed_seconds", metrics.exposed_seconds},
                      {"transfer_seconds", metrics.transfer_seconds},
                      {"bytes", metrics.bytes},
-                     {"local_steps", metrics.local_steps}};
+                     {"local_steps", metrics.local_steps},
+                     {"clipped_exchanges", metrics.clipped}};
   const auto line = json.dump() + "\n";
   if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0) {
     throw DataError(fmt::format("can't write {}: {}", path_.string(), std::strerror(errno)));

@@ -26,6 +26,7 @@ struct Metrics {
   double transfer_seconds = 0;
   std::int64_t bytes = 0;
   int local_steps = 0;
+  std::int64_t clipped = 0;  ///< exchanges so far of which the clip took something
 };
 
 /// metrics.jsonl: whole lines, on disk as soon as they are known.

@@ -144,6 +144,10 @@ std::string summary_json(const RunResult& result) {
         {"cost_seconds", result.pace.cost_seconds},
         {"bounded", result.pace.bounded},
         {"bits_per_second_needed", result.pace.bits_per_second_needed}}},
+      {"clipping",
+       {{"exchanges", result.clipping.exchanges},
+        {"clipped", result.clipping.clipped},
+        {"lost", result.clipping.lost}}},
       {"corpus", {{"name", result.data.name}, {"sha256", result.data.sha256}, {"bytes", result.data.bytes}}},
       {"per_worker", Json::array()},
       {"sample", result.sample},
@@ -179,6 +183,12 @@ std::string format_summary(const RunResult& result) {
                   human_bytes(result.bytes_per_worker()), human_bytes(result.bytes_per_worker() / steps)));
   row("exposed", fmt::format("{:.2f} s", result.exposed_seconds()));
   row("overlap", fmt::format("{:.1f} % of the communication was hidden", 100 * result.overlap()));
+  if (const Clipping& clipping = result.clipping; clipping.exchanges > 0) {
+    row("clip", clipping.clipped == 0 ? fmt::format("took nothing from {} exchanges", clipping.exchanges)
+                                      : fmt::format("took {:.0f} % of {} of {} exchanges",
+                                                    100 * clipping.lost / static_cast<double>(clipping.clipped),
+                                                    clipping.clipped, clipping.exchanges));
+  }
   if (result.final_exchange_seconds > 0) {
     row("final average", fmt::format("{:.2f} s, once, at the end", result.final_exchange_seconds));
   }

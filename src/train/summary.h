@@ -38,6 +38,7 @@ struct RunResult {
   std::int64_t parameters = 0;
   Recipe recipe;
   Pace pace;  ///< at the end of training
+  Clipping clipping;
   DataDescription data;
   std::string launcher;
 
