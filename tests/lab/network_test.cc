@@ -1,11 +1,17 @@
 #include "lab/network.h"
 
+#include <arpa/inet.h>
 #include <co2/error.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -102,6 +108,61 @@ TEST_F(NetworkTest, ChangesRatesAtAnyTime) {
     } else {
       expect_rates_within_a_tenth(network, phase);
     }
+  }
+}
+
+/// From host 0 to host 1, so many that some wait for the link at any time: packets of many segments, as TCP makes them
+/// now and then.
+class LargePackets {
+ public:
+  explicit LargePackets(const Network& network)
+      : socket_(network.inside(0, [] { return socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0); })) {
+    const int segment = 1400;
+    setsockopt(socket_.get(), SOL_UDP, UDP_SEGMENT, &segment, sizeof segment);
+    thread_ = std::thread([this] { send_all(); });
+  }
+  ~LargePackets() {
+    stop_ = true;
+    thread_.join();
+  }
+  LargePackets(const LargePackets&) = delete;
+  LargePackets& operator=(const LargePackets&) = delete;
+
+  int sent() const { return sent_; }
+
+ private:
+  void send_all() {
+    const std::array<char, 14 * 1400> data{};
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(9);  // nobody listens, nobody needs to
+    inet_pton(AF_INET, Network::address(1).c_str(), &address.sin_addr);
+    while (!stop_) {
+      const ssize_t size = sendto(socket_.get(), data.data(), data.size(), MSG_DONTWAIT,
+                                  reinterpret_cast<const sockaddr*>(&address), sizeof address);
+      if (size > 0) ++sent_;
+      if (size <= 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  Descriptor socket_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<int> sent_ = 0;
+  std::thread thread_;
+};
+
+TEST_F(NetworkTest, PacketsThatWaitDoNotBlockALinkThatBecomesSlower) {
+  // Such a packet fits into the bucket of the first rate, but not into that of the second.
+  for (const auto& [before, after] : {std::pair("100mbit", "10mbit"), std::pair("45mbit", "10mbit")}) {
+    Network network(2);
+    network.set_rates(phase_of(before, 2));
+    const Phase slower = phase_of(after, 2);
+    {
+      const LargePackets packets(network);
+      while (packets.sent() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      network.set_rates(slower);
+    }
+    EXPECT_NO_THROW(check_links(network, slower)) << before << " to " << after;
   }
 }
 
