@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 #include <utility>
 
@@ -204,7 +205,7 @@ class RunTest : public NetworkTest {
   std::string log(int rank) const { return train::read_file(folder_.path() / fmt::format("worker-{}.log", rank)); }
 
   void expect_nobody_left() const {
-    for (int i = 0; i < 200 && !network_.processes().empty(); ++i)
+    for (int i = 0; i < 2000 && !network_.processes().empty(); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     EXPECT_TRUE(network_.processes().empty());
   }
@@ -231,9 +232,12 @@ TEST_F(RunTest, EndsTheOthersWhenOneFails) {
 }
 
 TEST_F(RunTest, BlamesTheOneThatWasKilled) {
-  // Both end during the same tick, which is long.
-  const RunEnd end = run("sleep 0.3; test $RANK = 0 && exit 3; kill -KILL $$", "unlimited",
-                         [] { std::this_thread::sleep_for(std::chrono::seconds(1)); });
+  // Both end during the same tick.
+  const RunEnd end = run("until [ -e $OUT/go ]; do sleep 0.02; done; test $RANK = 0 && exit 3; kill -KILL $$",
+                         "unlimited", [this] {
+                           std::ofstream(folder_.path() / "go");
+                           expect_nobody_left();
+                         });
   EXPECT_EQ(end.kind, RunEnd::Kind::kFailed);
   EXPECT_NE(end.why.find("worker 1 was killed by signal 9"), std::string::npos) << end.why;
 }
@@ -277,9 +281,12 @@ TEST_F(RunTest, StopsAtASignal) {
 }
 
 TEST_F(RunTest, ChangesTheRatesOnTheClockOfItsSteps) {
-  const RunEnd end =
-      run("sleep 0.5; test $RANK = 0 && echo '{\"step\":1,\"wall_seconds\":7}' > $OUT/metrics.jsonl; sleep 1.5",
-          "100mbit/300ms/10mbit:20mbit/300ms/unlimited");
+  // They end once they have seen a limit come and go.
+  const RunEnd end = run(
+      "sleep 0.5; test $RANK = 0 && echo '{\"step\":1,\"wall_seconds\":7}' > $OUT/metrics.jsonl; "
+      "limited() { tc qdisc show dev eth0 | grep -q tbf; }; "
+      "until limited; do sleep 0.02; done; while limited; do sleep 0.02; done",
+      "100mbit/300ms/10mbit:20mbit/300ms/unlimited");
   EXPECT_EQ(end.kind, RunEnd::Kind::kDone) << end.why;
   ASSERT_EQ(end.changes.size(), 2U);
   EXPECT_GE(end.changes[0].wall_seconds, 7.3);
