@@ -36,16 +36,33 @@ void write_once(const char* path, const std::string& text) {
   }
 }
 
-/// A token bucket that lets through what arrives between two interrupts of a slow timer, and a queue as deep as
-/// that of a usual router: in a shorter one, a burst from a faster host costs TCP a fifth of the link. On all but slow
-/// links the bucket holds at least one packet as the kernel hands it to a network card, 64 KiB: a smaller one would cut
-/// it up in software, and the receiver would wake up for every 1,500 bytes, which network cards spare real machines by
-/// merging packets. (On a slow link a queue of a tenth of a second has no room for packets that large.)
-std::string bucket(Rate rate) {
+constexpr long kLargestPacket = 70 * 1024;  // as the kernel hands it to a network card: 64 KiB, and some room
+
+/// What a token bucket holds: what arrives between two interrupts of a slow timer. On all but slow links at least one
+/// packet as the kernel hands it to a network card: a smaller one would cut it up in software, and the receiver would
+/// wake up for every 1,500 bytes, which network cards spare real machines by merging packets. (On a slow link a queue
+/// of a tenth of a second has no room for packets that large.)
+long burst(Rate rate) {
   const double bytes = rate.bits_per_second / 8;
-  const auto burst = static_cast<long>(std::max((bytes > 6e6 ? 70.0 : 8.0) * 1024, bytes * 0.004));
-  const auto queue = static_cast<long>(std::max(256.0 * 1024, bytes * 0.1));
-  return fmt::format("tbf rate {:.0f}bit burst {} limit {}", rate.bits_per_second, burst, queue + burst);
+  return std::max(bytes > 6e6 ? kLargestPacket : 8 * 1024, static_cast<long>(bytes * 0.004));
+}
+
+/// A token bucket, and a queue as deep as that of a usual router: in a shorter one, a burst from a faster host costs
+/// TCP a fifth of the link.
+std::string bucket(Rate rate) {
+  const long queue = std::max(256L * 1024, static_cast<long>(rate.bits_per_second / 8 * 0.1));
+  return fmt::format("tbf rate {:.0f}bit burst {} limit {}", rate.bits_per_second, burst(rate), queue + burst(rate));
+}
+
+/// What tc is told, to change the rate of what leaves a device.
+std::string change(const std::string& device, Rate from, Rate to) {
+  const std::string remove = fmt::format("qdisc del dev {} root\n", device);
+  if (to.unlimited()) return remove;
+  // The kernel cuts packets up for the bucket when they join the queue, never later. One that waits already and is
+  // larger than a smaller bucket would stay for ever, and everything behind it: the link would be dead. So the queue is
+  // emptied with the old bucket, and TCP sends again what was in it.
+  const bool fits = from.unlimited() || burst(to) >= std::min(burst(from), kLargestPacket);
+  return fmt::format("{}qdisc replace dev {} root {}\n", fits ? "" : remove, device, bucket(to));
 }
 
 }  // namespace
@@ -121,12 +138,9 @@ void Network::set_rates(const Phase& phase) {
     Rate& current = rates_[static_cast<std::size_t>(host)];
     const Rate wanted = phase.host(host);
     if (wanted == current) continue;
-    const auto line = [&](const std::string& device) {
-      return wanted.unlimited() ? fmt::format("qdisc del dev {} root\n", device)
-                                : fmt::format("qdisc replace dev {} root {}\n", device, bucket(wanted));
-    };
-    configure(hosts_[static_cast<std::size_t>(host)].space.get(), "tc", line(kInterface));  // what the host sends
-    at_switch += line(fmt::format("host{}", host));                                         // what it receives
+    const int space = hosts_[static_cast<std::size_t>(host)].space.get();
+    configure(space, "tc", change(kInterface, current, wanted));        // what the host sends
+    at_switch += change(fmt::format("host{}", host), current, wanted);  // what it receives
     current = wanted;
   }
   if (!at_switch.empty()) configure(switch_.get(), "tc", at_switch);

@@ -1,14 +1,21 @@
 #include "lab/network.h"
 
+#include <arpa/inet.h>
 #include <co2/error.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 #include <utility>
 
@@ -105,6 +112,61 @@ TEST_F(NetworkTest, ChangesRatesAtAnyTime) {
   }
 }
 
+/// From host 0 to host 1, so many that some wait for the link at any time: packets of many segments, as TCP makes them
+/// now and then.
+class LargePackets {
+ public:
+  explicit LargePackets(const Network& network)
+      : socket_(network.inside(0, [] { return socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0); })) {
+    const int segment = 1400;
+    setsockopt(socket_.get(), SOL_UDP, UDP_SEGMENT, &segment, sizeof segment);
+    thread_ = std::thread([this] { send_all(); });
+  }
+  ~LargePackets() {
+    stop_ = true;
+    thread_.join();
+  }
+  LargePackets(const LargePackets&) = delete;
+  LargePackets& operator=(const LargePackets&) = delete;
+
+  int sent() const { return sent_; }
+
+ private:
+  void send_all() {
+    const std::array<char, 14 * 1400> data{};
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(9);  // nobody listens, nobody needs to
+    inet_pton(AF_INET, Network::address(1).c_str(), &address.sin_addr);
+    while (!stop_) {
+      const ssize_t size = sendto(socket_.get(), data.data(), data.size(), MSG_DONTWAIT,
+                                  reinterpret_cast<const sockaddr*>(&address), sizeof address);
+      if (size > 0) ++sent_;
+      if (size <= 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
+  Descriptor socket_;
+  std::atomic<bool> stop_ = false;
+  std::atomic<int> sent_ = 0;
+  std::thread thread_;
+};
+
+TEST_F(NetworkTest, PacketsThatWaitDoNotBlockALinkThatBecomesSlower) {
+  // Such a packet fits into the bucket of the first rate, but not into that of the second.
+  for (const auto& [before, after] : {std::pair("100mbit", "10mbit"), std::pair("45mbit", "10mbit")}) {
+    Network network(2);
+    network.set_rates(phase_of(before, 2));
+    const Phase slower = phase_of(after, 2);
+    {
+      const LargePackets packets(network);
+      while (packets.sent() < 10) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      network.set_rates(slower);
+    }
+    EXPECT_NO_THROW(check_links(network, slower)) << before << " to " << after;
+  }
+}
+
 TEST_F(NetworkTest, AHostKnowsItsNameAndSeesOnlyItsOwnInterface) {
   const Network network(2);
   Tool tool = tool_for({"/bin/sh", "-c", "uname -n; ip -o link | wc -l; ip -o -4 addr show eth0"});
@@ -143,7 +205,7 @@ class RunTest : public NetworkTest {
   std::string log(int rank) const { return train::read_file(folder_.path() / fmt::format("worker-{}.log", rank)); }
 
   void expect_nobody_left() const {
-    for (int i = 0; i < 200 && !network_.processes().empty(); ++i)
+    for (int i = 0; i < 2000 && !network_.processes().empty(); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     EXPECT_TRUE(network_.processes().empty());
   }
@@ -170,9 +232,12 @@ TEST_F(RunTest, EndsTheOthersWhenOneFails) {
 }
 
 TEST_F(RunTest, BlamesTheOneThatWasKilled) {
-  // Both end during the same tick, which is long.
-  const RunEnd end = run("sleep 0.3; test $RANK = 0 && exit 3; kill -KILL $$", "unlimited",
-                         [] { std::this_thread::sleep_for(std::chrono::seconds(1)); });
+  // Both end during the same tick.
+  const RunEnd end = run("until [ -e $OUT/go ]; do sleep 0.02; done; test $RANK = 0 && exit 3; kill -KILL $$",
+                         "unlimited", [this] {
+                           std::ofstream(folder_.path() / "go");
+                           expect_nobody_left();
+                         });
   EXPECT_EQ(end.kind, RunEnd::Kind::kFailed);
   EXPECT_NE(end.why.find("worker 1 was killed by signal 9"), std::string::npos) << end.why;
 }
@@ -216,9 +281,12 @@ TEST_F(RunTest, StopsAtASignal) {
 }
 
 TEST_F(RunTest, ChangesTheRatesOnTheClockOfItsSteps) {
-  const RunEnd end =
-      run("sleep 0.5; test $RANK = 0 && echo '{\"step\":1,\"wall_seconds\":7}' > $OUT/metrics.jsonl; sleep 1.5",
-          "100mbit/300ms/10mbit:20mbit/300ms/unlimited");
+  // They end once they have seen a limit come and go.
+  const RunEnd end = run(
+      "sleep 0.5; test $RANK = 0 && echo '{\"step\":1,\"wall_seconds\":7}' > $OUT/metrics.jsonl; "
+      "limited() { tc qdisc show dev eth0 | grep -q tbf; }; "
+      "until limited; do sleep 0.02; done; while limited; do sleep 0.02; done",
+      "100mbit/300ms/10mbit:20mbit/300ms/unlimited");
   EXPECT_EQ(end.kind, RunEnd::Kind::kDone) << end.why;
   ASSERT_EQ(end.changes.size(), 2U);
   EXPECT_GE(end.changes[0].wall_seconds, 7.3);
