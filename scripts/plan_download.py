@@ -110,8 +110,9 @@ def main(path):
     text += f"{size / 1000:.1f} GB" if size >= 1000 else f"{max(size, 1):.0f} MB"
     print(cpu or "", text, sep="\n")
     if any(name.startswith("nvidia-") for name in chosen):
-        print("This torch is made for NVIDIA's GPUs. Where pip looks there is no CPU build, a tenth of the size: to get it,",
-              "name PyTorch's package index of CPU builds in PIP_EXTRA_INDEX_URL (its website, at \"Get started\", says which).")
+        print("This torch is made for NVIDIA's GPUs. Where pip looks there is no CPU build, which is a tenth of it. To get",
+              "that, name PyTorch's package index of CPU builds in PIP_EXTRA_INDEX_URL: PyTorch's website says which,",
+              "at \"Get started\".")
 
 
 if __name__ == "__main__":
