@@ -3,7 +3,8 @@
     python plan_download.py FILE
 
 Run by the environment's own Python. The first line on stdout is a requirement to add, or empty: the CPU build of torch,
-where there is one but pip would prefer another. What follows is for people. Exits with 1 if it can't be known.
+where there is one but pip would prefer another. What follows is for people. Exits with 1 if it can't be known; the first
+line, if it is there, counts even then.
 
 pip itself tells only by downloading everything (`--dry-run`, in most versions). So those of its parts are used that look
 packages up the way the user has configured it: indexes, folders, proxies, certificates. The first fitting version
@@ -98,6 +99,7 @@ def main(path):
         packages = Packages(command)
         requirements = read_requirements(path)
         cpu = cpu_build(requirements, packages)
+        print(cpu or "")
         if cpu:
             requirements = [cpu if r.name == "torch" else r for r in requirements]
         chosen = plan(requirements, packages)
@@ -108,7 +110,7 @@ def main(path):
         text += f" and {len(chosen.keys() - asked)} packages that they need"
     text += ": about " if packages.all_known else ": at least "
     text += f"{size / 1000:.1f} GB" if size >= 1000 else f"{max(size, 1):.0f} MB"
-    print(cpu or "", text, sep="\n")
+    print(text)
     if any(name.startswith("nvidia-") for name in chosen):
         print("This torch is made for NVIDIA's GPUs. Where pip looks there is no CPU build, which is a tenth of it. To get",
               "that, name PyTorch's package index of CPU builds in PIP_EXTRA_INDEX_URL: PyTorch's website says which,",

@@ -91,6 +91,7 @@ def test_packages_in_a_folder_count_too(set_up, packages):
 
 
 def test_goes_on_where_the_size_is_unknown(set_up, packages):
+    add_cuda_torch(packages, "2.13.0+cu130")
     add_cpu_torch(packages)
     with serve(packages, knows_sizes=False) as index:
         said, torch = set_up(index)
