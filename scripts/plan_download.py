@@ -106,8 +106,9 @@ def main(path):
         size = sum(packages.size(candidate.link) for candidate in chosen.values()) / 1e6
     asked = {canonicalize_name(r.name) for r in requirements}
     text = ", ".join(f"{name} {c.version}" for name, c in chosen.items() if name in asked)
-    if chosen.keys() - asked:
-        text += f" and {len(chosen.keys() - asked)} packages that they need"
+    others = len(chosen.keys() - asked)
+    if others:
+        text += f" and {others} more that {'they need' if others > 1 else 'is needed'}"
     text += ": about " if packages.all_known else ": at least "
     text += f"{size / 1000:.1f} GB" if size >= 1000 else f"{max(size, 1):.0f} MB"
     print(text)

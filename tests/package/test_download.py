@@ -69,7 +69,7 @@ def test_takes_the_cpu_build_though_pip_prefers_another(set_up, packages):
         said, torch = set_up(index)
     assert torch == "2.13.0+cpu"
     assert "downloading into .venv: torch 2.13.0+cpu, numpy 2." in said
-    assert "and 1 packages that they need: about 5 MB" in said
+    assert "and 1 more that is needed: about 5 MB" in said
     assert "NVIDIA" not in said
 
 
@@ -78,7 +78,7 @@ def test_says_how_much_cuda_brings_and_how_to_avoid_it(set_up, packages):
     with serve(packages) as index:
         said, torch = set_up(index)
     assert torch == "2.13.0"
-    assert "and 3 packages that they need: about 37 MB" in said
+    assert "and 3 more that they need: about 37 MB" in said
     assert "made for NVIDIA's GPUs" in said
     assert "PIP_EXTRA_INDEX_URL" in said
 
