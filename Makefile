@@ -12,10 +12,10 @@ SOURCES = $(shell git ls-files '*.h' '*.cc')
 CTEST = ctest --parallel 2 --output-on-failure --no-tests=error --timeout 900
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build train test bench asan tsan format tidy install clean
+.PHONY: help setup build train test test-torch bench asan tsan format tidy install clean
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
 setup: ## install what is missing: Debian packages, and torch in .venv
 	@scripts/setup
@@ -30,6 +30,10 @@ test: ## build everything and run all tests
 	@scripts/setup --tests
 	@scripts/build release
 	cd build && $(CTEST) $(ARGS)
+
+# Not in CI: the ordinary torch is 3 GB.
+test-torch: ## test with another torch, end to end, in an environment of its own: TORCH=2.15.0
+	@scripts/test_torch $(TORCH)
 
 bench: setup ## run the benchmarks
 	@scripts/build release
@@ -59,5 +63,5 @@ install: ## install library, headers and program, after make build, under PREFIX
 	@test -x build/co2 || { echo "co2: there is nothing to install yet; first, as yourself: make build" >&2; exit 1; }
 	cmake --install build --prefix "$(PREFIX)"
 
-clean: ## remove what was built; .venv and runs stay
-	rm -rf build build-dev build-asan build-tsan
+clean: ## remove what was built; .venv* and runs stay
+	rm -rf build build-dev build-asan build-tsan build-torch-*

@@ -10,11 +10,11 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/co2Config.cmake.in ${PRO
 # Before 1.0 every minor version may change the interface.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/co2ConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/co2Config.cmake ${PROJECT_BINARY_DIR}/co2ConfigVersion.cmake
-  DESTINATION ${_co2_package_dir})
+  ${CMAKE_CURRENT_LIST_DIR}/Co2LibTorch.cmake DESTINATION ${_co2_package_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 if(TARGET co2_program)  # src/cli installs it
   # It finds LibTorch where it was built against it. Said outright, as CMake drops folders inside the source tree (.venv)
   # from the path that it derives by itself.
-  set_target_properties(co2_program PROPERTIES INSTALL_RPATH "${TORCH_INSTALL_PREFIX}/lib")
+  set_target_properties(co2_program PROPERTIES INSTALL_RPATH "${CO2_TORCH_HOME}/lib")
 endif()

@@ -35,11 +35,8 @@ if(_co2_torch_prefix)
   list(APPEND CMAKE_PREFIX_PATH "${_co2_torch_prefix}/share/cmake")
 endif()
 
-# torch's own configuration warns of an optional library (kineto) that its packages leave out.
-set(_co2_log_level "${CMAKE_MESSAGE_LOG_LEVEL}")
-set(CMAKE_MESSAGE_LOG_LEVEL ERROR)
-find_package(Torch QUIET)
-set(CMAKE_MESSAGE_LOG_LEVEL "${_co2_log_level}")
+include(${CMAKE_CURRENT_LIST_DIR}/Co2LibTorch.cmake)
+co2_find_libtorch()
 if(NOT Torch_FOUND)
   message(FATAL_ERROR "co2 found no LibTorch: neither in CMAKE_PREFIX_PATH nor in the Python '${CO2_PYTHON}'. "
     "Run scripts/setup, which installs torch==${CO2_TORCH_OLDEST} into .venv, or name a Python that has it: "
@@ -53,20 +50,16 @@ endif()
 
 # A build of torch without distributed support lacks the class or its header. Only the class's type information is
 # linked, so that the check needs no header and stays quick.
-find_library(CO2_TORCH_CPU torch_cpu PATHS "${TORCH_INSTALL_PREFIX}/lib" NO_DEFAULT_PATH)
-mark_as_advanced(CO2_TORCH_CPU)
-if(CO2_TORCH_CPU)
-  include(CheckCXXSourceCompiles)
-  set(CMAKE_REQUIRED_LIBRARIES "${CO2_TORCH_CPU}")
-  set(CMAKE_REQUIRED_QUIET ON)
-  check_cxx_source_compiles("
-    extern \"C\" const char _ZTIN4c10d16ProcessGroupGlooE[];
-    int main(int argc, char**) { return _ZTIN4c10d16ProcessGroupGlooE[argc] == 0; }" CO2_TORCH_HAS_GLOO)
-  unset(CMAKE_REQUIRED_LIBRARIES)
-  unset(CMAKE_REQUIRED_QUIET)
-endif()
+include(CheckCXXSourceCompiles)
+set(CMAKE_REQUIRED_LIBRARIES co2::torch)
+set(CMAKE_REQUIRED_QUIET ON)
+check_cxx_source_compiles("
+  extern \"C\" const char _ZTIN4c10d16ProcessGroupGlooE[];
+  int main(int argc, char**) { return _ZTIN4c10d16ProcessGroupGlooE[argc] == 0; }" CO2_TORCH_HAS_GLOO)
+unset(CMAKE_REQUIRED_LIBRARIES)
+unset(CMAKE_REQUIRED_QUIET)
 find_path(CO2_C10D_INCLUDE_DIR torch/csrc/distributed/c10d/ProcessGroupGloo.hpp
-  PATHS ${TORCH_INCLUDE_DIRS} NO_DEFAULT_PATH)
+  PATHS ${CO2_TORCH_INCLUDE_DIRS} NO_DEFAULT_PATH)
 mark_as_advanced(CO2_C10D_INCLUDE_DIR)
 if(NOT CO2_TORCH_HAS_GLOO OR NOT CO2_C10D_INCLUDE_DIR)
   unset(CO2_TORCH_HAS_GLOO CACHE)  # so that the next attempt looks again
@@ -77,7 +70,7 @@ endif()
 
 # Only torch's own copy of Gloo's headers will do: Debian's libgloo-dev is of another year, and its virtual functions
 # need not be those that torch was compiled with.
-find_path(CO2_GLOO_INCLUDE_DIR gloo/context.h PATHS ${TORCH_INCLUDE_DIRS} NO_DEFAULT_PATH)
+find_path(CO2_GLOO_INCLUDE_DIR gloo/context.h PATHS ${CO2_TORCH_INCLUDE_DIRS} NO_DEFAULT_PATH)
 mark_as_advanced(CO2_GLOO_INCLUDE_DIR)
 if(NOT CO2_GLOO_INCLUDE_DIR)
   set(CO2_GLOO_INCLUDE_DIR "${PROJECT_SOURCE_DIR}/src/comm/gloo_headers")

@@ -40,26 +40,27 @@ def torch_problem():
     return None
 
 
+def read_requirements(path):
+    from pip._vendor.packaging.requirements import Requirement
+
+    lines = [line.split("#")[0].strip() for line in pathlib.Path(path).read_text().splitlines()]
+    requirements = [Requirement(line) for line in lines if line]
+    return [r for r in requirements if r.marker is None or r.marker.evaluate()]
+
+
+def is_installed(requirement):
+    try:
+        version = importlib.metadata.version(requirement.name)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return requirement.specifier.contains(version, prereleases=True)
+
+
 def requirements_problem(path):
     try:
-        from pip._vendor.packaging.requirements import Requirement
+        missing = [f"{r.name}{r.specifier}" for r in read_requirements(path) if not is_installed(r)]
     except ImportError:
         return "it has no pip"
-
-    missing = []
-    for line in pathlib.Path(path).read_text().splitlines():
-        text = line.split("#")[0].strip()
-        if not text:
-            continue
-        requirement = Requirement(text)
-        if requirement.marker and not requirement.marker.evaluate():
-            continue
-        try:
-            installed = importlib.metadata.version(requirement.name)
-        except importlib.metadata.PackageNotFoundError:
-            installed = None
-        if installed is None or not requirement.specifier.contains(installed, prereleases=True):
-            missing.append(f"{requirement.name}{requirement.specifier}")
     return "it lacks " + ", ".join(missing) if missing else None
 
 
