@@ -244,9 +244,10 @@ TEST(TrainOptions, BlanksThatAStrategyRefusesStayBlank) {
   config.sync.strategy = Strategy::kDdp;
   EXPECT_TRUE(to_json(config)["momentum"].is_null());
   config.sync.strategy = Strategy::kCo2;
-  EXPECT_EQ(to_json(config)["momentum"], resolve(config.sync).momentum);
+  EXPECT_TRUE(to_json(config)["momentum"].is_null()) << "belongs to long rounds, with an automatic local_steps";
   EXPECT_TRUE(to_json(config)["fragments"].is_null()) << "chosen together with an automatic local_steps";
   config.sync.local_steps = 12;
+  EXPECT_EQ(to_json(config)["momentum"], resolve(config.sync).momentum);
   EXPECT_EQ(to_json(config)["fragments"], resolve(config.sync).fragments);
 }
 
