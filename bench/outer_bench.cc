@@ -41,9 +41,7 @@ struct Arrays {
 using ApplyFunction = decltype(&outer::apply);
 using LaunchFunction = decltype(&outer::launch);
 
-Move move_of(Restart restart) {
-  return {.progress_scale = 0.3, .momentum = 0.3, .rate = 1e-3, .restart = restart};
-}
+Move move_of(Restart restart) { return {.progress_scale = 0.3, .momentum = 0.3, .rate = 1e-3, .restart = restart}; }
 
 /// What `co2` does at each apply (Restart::kKeep; 5 arrays read, 3 written), or `co2-paper` with its norm (3 and 3).
 ApplyNorms run_apply(ApplyFunction function, const Arrays& a, Restart restart) {

@@ -1,5 +1,5 @@
-// The bodies of fmt's functions, once. LibTorch ships fmt's headers, but exports no compiled fmt; as a header-only library
-// it costs every source file three to four seconds of compilation.
+// The bodies of fmt's functions, once. LibTorch ships fmt's headers, but exports no compiled fmt; as a header-only
+// library it costs every source file three to four seconds of compilation.
 #include <fmt/format-inl.h>
 
 namespace fmt {

@@ -105,8 +105,8 @@ struct Recipe {
   Compute compute = Compute::kPlain;
 };
 
-/// The outer momentum of a round of so many steps: it helps long rounds and harms short ones, so unless the user has set
-/// one, `co2` has none below six (docs/choosing-local-steps.md).
+/// The outer momentum of a round of so many steps: it helps long rounds and harms short ones, so unless the user has
+/// set one, `co2` has none below six (docs/choosing-local-steps.md).
 double momentum_of(const Recipe& recipe, int local_steps);
 
 /// Fills in the strategy's values and checks all of it; throws OptionError that names the option, value and range.

@@ -85,8 +85,8 @@ class Synchronizer {
   /// have no consensus apart from the live parameters: the body runs on those. Its time does not count as computing.
   void with_consensus(const std::function<void()>& body);
 
-  /// What has happened since the last step() was no training (an evaluation outside of with_consensus(), saving a file):
-  /// its time does not count as computing.
+  /// What has happened since the last step() was no training (an evaluation outside of with_consensus(), saving a
+  /// file): its time does not count as computing.
   void restart_clock();
 
   std::int64_t steps() const;    ///< steps taken

@@ -240,12 +240,12 @@ void add_sync(std::vector<TrainOption>& options) {
                           CO2_FIELD(sync.delay)));
   options.push_back(
       number("outer-rate", group, 0, 10, Ends::kLowestOut, "α: size of the outer step", CO2_FIELD(sync.outer_rate)));
-  options.push_back(number("momentum", group, 0, 1, Ends::kHighestOut, "β: outer momentum; by itself co2 has none in rounds of less than 6 steps",
+  options.push_back(number("momentum", group, 0, 1, Ends::kHighestOut,
+                           "β: outer momentum; by itself co2 has none in rounds of less than 6 steps",
                            CO2_FIELD(sync.momentum)));
   options.push_back(yes_no("nesterov", group, "Look ahead along the outer momentum", CO2_FIELD(sync.nesterov)));
   options.push_back(yes_no("penalty", group, "Divide progress by its staleness gap", CO2_FIELD(sync.penalty)));
-  options.push_back(number("clip", group, 0, 1e9, Ends::kBoth,
-                           "φ: limit against bursts, as clip-mode says; 0: off",
+  options.push_back(number("clip", group, 0, 1e9, Ends::kBoth, "φ: limit against bursts, as clip-mode says; 0: off",
                            CO2_FIELD(sync.clip)));
   options.push_back(one_of("clip-mode", group, {"usual", "value", "norm"},
                            "usual: a fragment's progress to φ times its usual size; value, norm: each element of the "

@@ -69,7 +69,7 @@ const Kernel& best_kernel() {
 
 template <class Wire>
 double launch(const Kernel& kernel, const float* consensus, const float* live, float weight, Wire* wire, float* sent,
-            std::int64_t size) {
+              std::int64_t size) {
   return sum_over_chunks(size, [&](std::int64_t begin, std::int64_t end) {
     return of<Wire>(kernel).launch(consensus + begin, live + begin, weight, wire + begin,
                                    sent == nullptr ? nullptr : sent + begin, end - begin, size >= kStreamFrom);

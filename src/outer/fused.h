@@ -16,7 +16,7 @@ const Kernel& best_kernel();
 /// `Wire` is float or Bfloat16.
 template <class Wire>
 double launch(const Kernel& kernel, const float* consensus, const float* live, float weight, Wire* wire, float* sent,
-            std::int64_t size);
+              std::int64_t size);
 template <class Wire>
 ApplyNorms apply(const Kernel& kernel, const ApplyJob<Wire>& job, const ApplyVariant& variant, std::int64_t size);
 template <class Wire>

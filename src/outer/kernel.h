@@ -62,7 +62,7 @@ struct WireKernel {
   /// Returns the squared norm of the progress that is sent. `sent` may be null. `stream` writes past the caches, which
   /// pays when the arrays are larger than them.
   double (*launch)(const float* consensus, const float* live, float weight, Wire* wire, float* sent, std::int64_t size,
-                 bool stream);
+                   bool stream);
   /// Elements [begin, end) of the job.
   using Apply = ApplyNorms (*)(const ApplyJob<Wire>& job, std::int64_t begin, std::int64_t end);
   Apply (*apply)(const ApplyVariant& variant);

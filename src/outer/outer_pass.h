@@ -44,7 +44,7 @@ struct Move {
 /// `sent` is only read by Restart::kKeep. Of the norms, that of the move is only there if `want_norm`, and those of the
 /// clip if one by value is on.
 ApplyNorms apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
-             const at::Tensor& live, const Move& move, bool want_norm);
+                 const at::Tensor& live, const Move& move, bool want_norm);
 
 /// Squared 2-norm, in a fixed order of summation.
 double squared_norm(const at::Tensor& tensor);
@@ -60,7 +60,7 @@ namespace with_operators {
 double launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
               const at::Tensor& sent);
 ApplyNorms apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
-             const at::Tensor& live, const Move& move, bool want_norm);
+                 const at::Tensor& live, const Move& move, bool want_norm);
 double squared_norm(const at::Tensor& tensor);
 double next_momentum_squared_norm(const at::Tensor& sum, const at::Tensor& momentum, const Move& move);
 }  // namespace with_operators

@@ -50,9 +50,7 @@ void BufferAverage::apply() {
   works_.clear();
 }
 
-void BufferAverage::check() {
-  throw_if_failed(works_, round_);
-}
+void BufferAverage::check() { throw_if_failed(works_, round_); }
 
 void BufferAverage::abandon() noexcept {
   wait_out(works_);

@@ -10,18 +10,18 @@ namespace co2 {
 /// What a worker tells about the progress that it sends. It travels with the progress, over a group of its own, so that
 /// all workers apply the same thing in the same way, whatever their own rates and samples.
 struct Header {
-  double weight = 0;            ///< w: samples since the last launch
-  double size = 0;              ///< of the progress (UsualProgress)
-  std::vector<double> rates;    ///< γ: the mean inner rate of the steps since the last launch, per parameter group
-  std::uint16_t check = 0;      ///< of a part of the consensus (consensus_check)
+  double weight = 0;          ///< w: samples since the last launch
+  double size = 0;            ///< of the progress (UsualProgress)
+  std::vector<double> rates;  ///< γ: the mean inner rate of the steps since the last launch, per parameter group
+  std::uint16_t check = 0;    ///< of a part of the consensus (consensus_check)
 };
 
 /// What all of them told, the same numbers on every worker.
 struct AgreedHeader {
-  double total_weight = 0;      ///< Σ w
-  double size = 0;              ///< Σ w size / Σ w
-  std::vector<double> rates;    ///< Σ w γ / Σ w; 0 if nobody sent anything
-  bool same_consensus = true;   ///< all checks were equal
+  double total_weight = 0;     ///< Σ w
+  double size = 0;             ///< Σ w size / Σ w
+  std::vector<double> rates;   ///< Σ w γ / Σ w; 0 if nobody sent anything
+  bool same_consensus = true;  ///< all checks were equal
 };
 
 /// Numbers whose sum over the workers agreed() understands.

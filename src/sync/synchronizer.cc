@@ -126,8 +126,8 @@ Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch
   const auto with = recipe_.exchange == Recipe::Exchange::kNothing ? island_.inside() : communicator_;
   if (with) buffers_ = std::make_unique<BufferAverage>(with, model.buffers(), trace_);
   if (recipe_.exchange == Recipe::Exchange::kProgress) {
-    exchange_ = std::make_unique<ProgressExchange>(cluster, island_, flat_, shard_, live(), rates_.size(), recipe_,
-                                                   trace_);
+    exchange_ =
+        std::make_unique<ProgressExchange>(cluster, island_, flat_, shard_, live(), rates_.size(), recipe_, trace_);
   }
 }
 
@@ -185,8 +185,8 @@ void Synchronizer::Impl::read_rates() {
                       name(recipe_.strategy)));
     }
     if (!(rate >= 0 && std::isfinite(rate))) {
-      throw OptionError(fmt::format("the learning rate of parameter group {} is {}: it must be 0 or a positive number", g,
-                                    rate));
+      throw OptionError(
+          fmt::format("the learning rate of parameter group {} is {}: it must be 0 or a positive number", g, rate));
     }
     rates_[g] = rate;
   }

@@ -233,11 +233,11 @@ TEST_F(RunTest, EndsTheOthersWhenOneFails) {
 
 TEST_F(RunTest, BlamesTheOneThatWasKilled) {
   // Both end during the same tick.
-  const RunEnd end = run("until [ -e $OUT/go ]; do sleep 0.02; done; test $RANK = 0 && exit 3; kill -KILL $$",
-                         "unlimited", [this] {
-                           std::ofstream(folder_.path() / "go");
-                           expect_nobody_left();
-                         });
+  const RunEnd end =
+      run("until [ -e $OUT/go ]; do sleep 0.02; done; test $RANK = 0 && exit 3; kill -KILL $$", "unlimited", [this] {
+        std::ofstream(folder_.path() / "go");
+        expect_nobody_left();
+      });
   EXPECT_EQ(end.kind, RunEnd::Kind::kFailed);
   EXPECT_NE(end.why.find("worker 1 was killed by signal 9"), std::string::npos) << end.why;
 }
@@ -282,11 +282,11 @@ TEST_F(RunTest, StopsAtASignal) {
 
 TEST_F(RunTest, ChangesTheRatesOnTheClockOfItsSteps) {
   // They end once they have seen a limit come and go.
-  const RunEnd end = run(
-      "sleep 0.5; test $RANK = 0 && echo '{\"step\":1,\"wall_seconds\":7}' > $OUT/metrics.jsonl; "
-      "limited() { tc qdisc show dev eth0 | grep -q tbf; }; "
-      "until limited; do sleep 0.02; done; while limited; do sleep 0.02; done",
-      "100mbit/300ms/10mbit:20mbit/300ms/unlimited");
+  const RunEnd end =
+      run("sleep 0.5; test $RANK = 0 && echo '{\"step\":1,\"wall_seconds\":7}' > $OUT/metrics.jsonl; "
+          "limited() { tc qdisc show dev eth0 | grep -q tbf; }; "
+          "until limited; do sleep 0.02; done; while limited; do sleep 0.02; done",
+          "100mbit/300ms/10mbit:20mbit/300ms/unlimited");
   EXPECT_EQ(end.kind, RunEnd::Kind::kDone) << end.why;
   ASSERT_EQ(end.changes.size(), 2U);
   EXPECT_GE(end.changes[0].wall_seconds, 7.3);

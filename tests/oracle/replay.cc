@@ -230,8 +230,8 @@ void replay_in_process(const Json& item, const std::string& folder) {
     const std::size_t turn = carried++ / item.value("wire_turn", std::size_t{1});
     std::this_thread::sleep_for(std::chrono::microseconds(delays[turn % delays.size()]));
   };
-  const auto clusters = co2::Cluster::in_process(item.at("workers").get<int>(),
-                                                 delays.empty() ? std::function<void()>() : wire);
+  const auto clusters =
+      co2::Cluster::in_process(item.at("workers").get<int>(), delays.empty() ? std::function<void()>() : wire);
   std::vector<std::jthread> threads;
   for (const auto& cluster : clusters) {
     threads.emplace_back([&item, &folder, &cluster] {

@@ -121,7 +121,8 @@ TEST(Bfloat16, ApplyAndNormsEqualThoseOfTheSameFloats) {
           EXPECT_EQ(next_momentum_squared_norm(sum, state.momentum, move),
                     next_momentum_squared_norm(other.sum, state.momentum, move));
           const double norm = apply(sum, state.momentum, state.consensus, state.sent, state.live, move, true).move;
-          const double expected = apply(other.sum, other.momentum, other.consensus, other.sent, other.live, move, true).move;
+          const double expected =
+              apply(other.sum, other.momentum, other.consensus, other.sent, other.live, move, true).move;
           EXPECT_EQ(norm, expected);
           EXPECT_TRUE(at::equal(state.momentum, other.momentum));
           EXPECT_TRUE(at::equal(state.consensus, other.consensus));

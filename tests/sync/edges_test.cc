@@ -1,5 +1,5 @@
-// What users do that a plain loop does not: schedules, other scales, rates that differ, parameters that are frozen for a
-// while, collectives that fail. Nothing that a worker has learned may be lost, and nothing may go wrong in silence.
+// What users do that a plain loop does not: schedules, other scales, rates that differ, parameters that are frozen for
+// a while, collectives that fail. Nothing that a worker has learned may be lost, and nothing may go wrong in silence.
 #include <co2/co2.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -172,8 +172,7 @@ TEST(Clip, LeavesAdamWAlone) {
 TEST(Clip, TakesABurst) {
   // One step's gradient is a thousand times the others', on both workers.
   const auto gradient = [](int t) { return t == 130 ? 1000.0 : 1.0; };
-  const Distances d =
-      distances([](Toy& toy) { return sgd(toy, 0.1); }, gradient, {.local_steps = 12, .momentum = 0});
+  const Distances d = distances([](Toy& toy) { return sgd(toy, 0.1); }, gradient, {.local_steps = 12, .momentum = 0});
   EXPECT_NEAR(d.unclipped, -0.1 * (239 + 1000), 1e-3);
   // 12 steps of the usual length, four times over, instead of the 1011 that the round would have had.
   EXPECT_NEAR(d.clipped, -0.1 * (228 + 48), 1.0);
@@ -286,8 +285,8 @@ TEST(Frozen, ParametersDoNotMove) {
         const at::Tensor before = toy.parameter[1].detach().clone();
         const at::Tensor other = toy.parameter[0].detach().clone();
         train(24, true);
-        EXPECT_TRUE(at::equal(toy.parameter[1], before)) << name(strategy) << " moved by "
-                                                         << (toy.parameter[1] - before).abs().max().item<float>();
+        EXPECT_TRUE(at::equal(toy.parameter[1], before))
+            << name(strategy) << " moved by " << (toy.parameter[1] - before).abs().max().item<float>();
         EXPECT_FALSE(at::equal(toy.parameter[0], other));
         train(12, false);
         EXPECT_FALSE(at::equal(toy.parameter[1], before));

@@ -1,5 +1,5 @@
-// Exits with 0 if the library of this torch's devices, libtorch_cuda.so, was loaded with the program: only then could it
-// use a GPU.
+// Exits with 0 if the library of this torch's devices, libtorch_cuda.so, was loaded with the program: only then could
+// it use a GPU.
 #include <dlfcn.h>
 
 #include <cstdio>
