@@ -6,6 +6,7 @@
 #include <co2/error.h>
 
 #include "comm/transfer.h"
+#include "flat/shaped_like.h"
 
 namespace co2 {
 
@@ -44,7 +45,7 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < bucket.slots; ++i) {
       Slot& slot = slots_[first + i];
-      slot.view = bucket.buffer.narrow(0, offset, slot.parameter.numel()).view(slot.parameter.sizes());
+      slot.view = shaped_like(bucket.buffer.narrow(0, offset, slot.parameter.numel()), slot.parameter);
       slot.used = bucket.buffer.narrow(0, numel + static_cast<std::int64_t>(i), 1);
       offset += slot.parameter.numel();
     }

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "comm/transfer.h"
+#include "flat/shaped_like.h"
 #include "island/sharded_optimizer.h"
 
 namespace co2 {
@@ -77,7 +78,7 @@ void ShardedGradients::fill(Slot& slot) {
     unit.memory = take_memory(unit.flat.size());
     unit.buffer = unit.memory.narrow(0, 0, unit.flat.size());
   }
-  at::Tensor place = unit.buffer.narrow(0, slot.in_unit.begin, slot.in_unit.size());
+  at::Tensor place = shaped_like(unit.buffer.narrow(0, slot.in_unit.begin, slot.in_unit.size()), slot.parameter);
   const at::Tensor& gradient = slot.parameter.grad();
   const double share = 1.0 / island_.size();
   if (!gradient.defined()) {
@@ -85,11 +86,11 @@ void ShardedGradients::fill(Slot& slot) {
   } else if (gradient.layout() != at::kStrided) {
     throw OptionError("sparse gradients can't be sharded: make the embedding dense (sparse = false)");
   } else if (slot.filled) {
-    place.add_(gradient.reshape({-1}), share);  // another pass, before the unit could leave
+    place.add_(gradient, share);  // another pass, before the unit could leave
   } else if (gradient.scalar_type() == place.scalar_type()) {
-    at::mul_out(place, gradient.reshape({-1}), at::scalar_tensor(share, place.options()));
+    at::mul_out(place, gradient, at::scalar_tensor(share, place.options()));
   } else {
-    place.copy_(gradient.reshape({-1}));
+    place.copy_(gradient);
     place.mul_(share);
   }
   slot.parameter.mutable_grad().reset();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/wire_dtype.h"
+#include "flat/check_trained.h"
 #include "flat/flat_parameters.h"
 #include "flat/shard.h"
 #include "island/forward_parameters.h"
@@ -76,10 +77,11 @@ class Synchronizer::Impl {
 };
 
 namespace {
-torch::optim::Optimizer& supported(torch::optim::Optimizer& optimizer) {
+torch::optim::Optimizer& supported(const torch::nn::Module& model, torch::optim::Optimizer& optimizer) {
   if (dynamic_cast<torch::optim::LBFGS*>(&optimizer) != nullptr) {
     throw OptionError("LBFGS evaluates the loss inside its step, which step() can't do: use another optimizer");
   }
+  check_trained(model, optimizer);
   return optimizer;
 }
 }  // namespace
@@ -90,7 +92,7 @@ Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch
       communicator_(cluster.communicator("data")),
       island_(cluster, recipe_.island_size, communicator_),
       units_(recipe_.island_size > 1 ? units_of(model, optimizer) : std::vector<UnitModule*>{}),
-      flat_(supported(optimizer), layout_for(recipe_, model, units_)),
+      flat_(supported(model, optimizer), layout_for(recipe_, model, units_)),
       shard_(flat_, flat_.parts() == 1 ? 0 : island_.rank()),
       optimizer_(optimizer),
       rates_(optimizer.param_groups().size(), 1.0) {
@@ -187,6 +189,7 @@ void Synchronizer::Impl::check_samples(double samples) const {
 /// What the optimizer trains is laid out once, when the Synchronizer is made.
 void Synchronizer::Impl::check_optimizer() const {
   flat_.check_frozen();
+  flat_.check_in_place();
   const auto& groups = optimizer_.param_groups();
   const bool same = std::equal(groups.begin(), groups.end(), group_sizes_.begin(), group_sizes_.end(),
                                [](const auto& group, std::size_t size) { return group.params().size() == size; });
@@ -236,6 +239,7 @@ void Synchronizer::Impl::step(double samples) {
 }
 
 void Synchronizer::Impl::finish() {
+  flat_.check_in_place();
   const at::NoGradGuard no_grad;
   parameters_->settle();
   if (exchange_) exchange_->finish(rates_);
