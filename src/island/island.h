@@ -1,7 +1,9 @@
 #pragma once
 
 #include <co2/cluster.h>
+
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "flat/flat_parameters.h"
@@ -22,6 +24,10 @@ class Island {
   const std::shared_ptr<Communicator>& inside() const { return inside_; }  ///< null if every worker is an island
   const std::shared_ptr<Communicator>& across() const { return across_; }
 
+  /// Another group of the same workers: what it carries and what inside() does need no common order. Collective. Null
+  /// for an island of one.
+  std::shared_ptr<Communicator> another_group(const std::string& name) const;
+
   /// The sum over the island, blocking.
   double sum(double value) const;
 
@@ -32,6 +38,8 @@ class Island {
   WorkPtr gather(const FlatParameters& flat, const at::Tensor& buffer, std::size_t unit) const;
 
  private:
+  Cluster cluster_;
+  std::vector<int> ranks_;  // of this island
   std::shared_ptr<Communicator> inside_;
   std::shared_ptr<Communicator> across_;
 };
