@@ -71,7 +71,7 @@ struct Options {
   std::int64_t bucket_bytes = 25 << 20;  ///< about how much one collective carries, 1 KiB..1 GiB
   int island_size = 1;                   ///< K: workers that share gradients in every step; K divides their number
   int zero = 0;  ///< ZeRO inside an island: 1 shards the inner optimizer's state, 2 the gradients too, 3 also the
-                 ///< parameters (of UnitModules), 0..3
+                 ///< parameters (of UnitModules), 0..3; 0 in islands of one, unless there is only one worker
   Compute compute = Compute::kPlain;
 };
 

@@ -56,7 +56,13 @@ struct Clipping {
 ///
 /// End with finish(). With ZeRO the model's parameters are otherwise not all on this worker (ZeRO 3: their memory is
 /// not even there), and the optimizer holds this worker's shard instead of the model's parameters from the constructor
-/// on, for good: a Synchronizer is made once per optimizer.
+/// on, for good: a Synchronizer is made once per optimizer, and another one for it is refused. State that the optimizer
+/// has by then stays, or is divided with the rest. A constructor that refuses leaves model and optimizer as they were,
+/// apart from where the parameters are in memory.
+///
+/// Every backward pass belongs to a step: after accumulation_steps of them comes step(), skip_step() or
+/// discard_gradients(), and a further backward pass throws OptionError in `ddp` and in islands. Parameters must stay in
+/// the memory that the constructor gave them: no model.to() and no torch::load() after it, which step() notices.
 class Synchronizer {
  public:
   /// Gives all workers rank 0's parameters and buffers, after checking that they have the same model and options.
@@ -69,9 +75,22 @@ class Synchronizer {
 
   /// The inner optimizer's step, and whatever is due between workers after it. `samples` is this worker's weight for
   /// the step: unequal batches, or 0 to sit out. (`ddp` averages gradients equally, before the weight is known: there
-  /// it must be 1.) Throws CommError if an exchange that is due failed, or ConsensusError; and once one of them was
-  /// thrown, by whatever call, every further step(), finish() and with_consensus() throws it again.
-  void step(double samples = 1);
+  /// it must be 1.) Returns whether the inner optimizer has made its step: false if another worker of `ddp` or of the
+  /// island has called skip_step(). Throws CommError if an exchange that is due failed, or ConsensusError; once one of them
+  /// was thrown, every further call that would use the network throws it again, forward and backward included.
+  bool step(double samples = 1);
+
+  /// In place of step(): leaves out the inner optimizer's step, say because the loss is not a number. What backward has
+  /// done since the last step is dropped, if it has run at all; the step counts, and what is due between workers
+  /// happens, with a weight of 0 for this worker. In `ddp` and in an island all workers leave out the step that one of
+  /// them skips, and step() returns false there.
+  void skip_step();
+
+  /// Takes back all backward passes since the last step: drops their gradients, and counts no step. For gradients that
+  /// are a by-product, as those that a discriminator gets when its generator learns. Collective in `ddp` and in an
+  /// island: all its workers call it, in the same place. It costs the transfer of a step there; where it is known
+  /// beforehand that gradients will not be wanted, set_requires_grad(false) on the parameters for that pass costs none.
+  void discard_gradients();
 
   /// A function to run in every step once the gradients are final (`ddp`: averaged) and before the inner optimizer uses
   /// them: the place for gradient clipping.

@@ -29,7 +29,8 @@ class UnitKeeper {
 ///
 /// In an island without ZeRO 3, what a step has changed in a unit may still be on its way to this worker until the
 /// unit's next forward. So parameters of a unit are used inside of as_unit() only, once per pass, and are read between
-/// steps only after Synchronizer::finish() or in with_consensus(); units do not contain units.
+/// steps only after Synchronizer::finish() or in with_consensus(); units do not contain units. Some workers may leave a
+/// unit out, but those that they use, they use in the same order (docs/zero.md has all of it).
 class UnitModule : public torch::nn::Module {
  public:
   using torch::nn::Module::Module;

@@ -10,13 +10,12 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <csignal>
 #include <functional>
-#include <mutex>
 #include <regex>
 
 #include "comm/check_parts.h"
+#include "comm/completion.h"
 #include "comm/thread_cpu.h"
 
 namespace co2 {
@@ -41,35 +40,23 @@ std::string peer_in(const std::string& message) {
   return std::regex_search(message, match, address) ? match.str() : std::string();
 }
 
-/// Remembers when the collective was over. The backend's thread calls back, because nobody may be waiting.
-struct Completion {
-  std::atomic<std::size_t> under_way{0};
-  std::atomic<Clock::time_point::rep> finished{0};
-  void one_over() {
-    if (--under_way == 0) all_over();
-  }
-  void all_over() {
-    Clock::time_point::rep never = 0;
-    finished.compare_exchange_strong(never, Clock::now().time_since_epoch().count());
-  }
-};
-
-/// One collective, as one or more of c10d's, and what the first to wait for it has left to do.
+/// One collective, as one or more of c10d's.
 class C10dWork final : public Work {
  public:
   using Parts = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
   C10dWork(std::string operation, int rank, Parts parts, std::function<void()> at_last)
-      : operation_(std::move(operation)), rank_(rank), parts_(std::move(parts)), at_last_(std::move(at_last)) {
-    completion_->under_way = parts_.size();
+      : operation_(std::move(operation)),
+        rank_(rank),
+        parts_(std::move(parts)),
+        completion_(std::make_shared<Completion>(parts_.size(), std::move(at_last))) {
     for (const auto& part : parts_) {
-      part->getFuture()->addCallback([completion = completion_](c10::ivalue::Future&) { completion->one_over(); });
+      part->getFuture()->addCallback(
+          [completion = completion_](c10::ivalue::Future& future) { completion->one_over(future.hasError()); });
     }
   }
 
-  bool completed() const override {
-    return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->isCompleted(); });
-  }
+  bool completed() const override { return completion_->over(); }
 
   void wait(std::chrono::milliseconds timeout) override {
     // For all parts, also when one has failed: as long as any of them is under way, its memory is not free.
@@ -81,25 +68,36 @@ class C10dWork final : public Work {
         if (failure.empty()) failure = first_lines(error);
       }
     }
-    completion_->all_over();
     if (!failure.empty()) throw CommError({operation_, rank_, -1, peer_in(failure)}, failure);
-    if (at_last_) std::call_once(done_, at_last_);
+    completion_->all_over();
   }
 
   Clock::time_point started() const override { return started_; }
-  Clock::time_point finished() const override {
-    return Clock::time_point(Clock::duration(completion_->finished.load()));
-  }
+  Clock::time_point finished() const override { return completion_->finished(); }
 
  private:
   std::string operation_;
   int rank_;
   Clock::time_point started_ = Clock::now();
-  std::shared_ptr<Completion> completion_ = std::make_shared<Completion>();
   Parts parts_;
-  std::once_flag done_;
-  std::function<void()> at_last_;
+  std::shared_ptr<Completion> completion_;
 };
+
+/// Adds up, or takes the largest of, everybody's part in the order of ranks. In small pieces: on the backend's thread a
+/// large one would wake a second set of LibTorch's threads beside those of the training thread.
+void reduce_in_order(const at::Tensor& output, const std::vector<at::Tensor>& parts, ReduceOp op) {
+  constexpr std::int64_t kPiece = 16384;  // elements: LibTorch does not divide what has less than 32768
+  const at::NoGradGuard no_grad;
+  for (std::int64_t begin = 0; begin < output.numel(); begin += kPiece) {
+    const std::int64_t size = std::min(kPiece, output.numel() - begin);
+    at::Tensor total = output.narrow(0, begin, size);
+    total.copy_(parts[0].narrow(0, begin, size));
+    for (std::size_t rank = 1; rank < parts.size(); ++rank) {
+      const at::Tensor part = parts[rank].narrow(0, begin, size);
+      op == ReduceOp::kSum ? total.add_(part) : at::maximum_out(total, total, part);
+    }
+  }
+}
 
 c10d::ReduceOp to_c10d(ReduceOp op) { return op == ReduceOp::kSum ? c10d::ReduceOp::SUM : c10d::ReduceOp::MAX; }
 
@@ -139,13 +137,8 @@ class C10dCommunicator final : public Communicator {
   WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override {
     check_parts("reduce_scatter", input, output, size());
     const at::Tensor received = at::empty_like(input);
-    const auto reduce = [output, parts = parts_of(received), op] {
-      const at::NoGradGuard no_grad;
-      at::Tensor total = output.view({-1});
-      total.copy_(parts[0]);
-      for (std::size_t rank = 1; rank < parts.size(); ++rank) {
-        op == ReduceOp::kSum ? total.add_(parts[rank]) : at::maximum_out(total, total, parts[rank]);
-      }
+    const auto reduce = [total = output.view({-1}), parts = parts_of(received), op] {
+      reduce_in_order(total, parts, op);
     };
     return start(
         "reduce-scatter",

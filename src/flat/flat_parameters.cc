@@ -7,10 +7,10 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
-#include <unordered_set>
 #include <utility>
 
 #include "flat/places.h"
+#include "flat/shaped_like.h"
 
 namespace co2 {
 
@@ -52,19 +52,15 @@ FlatParameters::FlatParameters(torch::optim::Optimizer& optimizer, const FlatLay
   const at::NoGradGuard no_grad;
   data_ = at::zeros({numel()}, options());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    data_.narrow(0, offsets_[i], parameters_[i].numel()).copy_(parameters_[i].reshape({-1}));
+    shaped_like(data_.narrow(0, offsets_[i], parameters_[i].numel()), parameters_[i]).copy_(parameters_[i]);
   }
   point_to(data_);
 }
 
 std::vector<FlatParameters::Entry> FlatParameters::trained(torch::optim::Optimizer& optimizer) {
   std::vector<Entry> entries;
-  std::unordered_set<const void*> seen;
   for (std::size_t g = 0; g < optimizer.param_groups().size(); ++g) {
     for (const at::Tensor& parameter : optimizer.param_groups()[g].params()) {
-      if (!seen.insert(parameter.unsafeGetTensorImpl()).second) {
-        throw OptionError("the optimizer has the same parameter twice: give each parameter to one group only");
-      }
       if (!parameter.requires_grad()) {
         frozen_.push_back(parameter);
         continue;
@@ -112,11 +108,14 @@ std::size_t FlatParameters::unit_of(std::size_t i) const {
   return static_cast<std::size_t>(behind - units_.begin());
 }
 
+void FlatParameters::put(std::size_t i, const at::Tensor& elements) {
+  parameters_[i].set_data(shaped_like(elements, parameters_[i]));
+  homes_[i] = elements.storage().unsafeGetStorageImpl();
+}
+
 void FlatParameters::point_to(const at::Tensor& buffer) {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    at::Tensor& parameter = parameters_[i];
-    parameter.set_data(buffer.narrow(0, offsets_[i], parameter.numel()).view(parameter.sizes()));
-  }
+  homes_.resize(parameters_.size());
+  for (std::size_t i = 0; i < parameters_.size(); ++i) put(i, buffer.narrow(0, offsets_[i], parameters_[i].numel()));
 }
 
 void FlatParameters::become(at::ScalarType dtype) {
@@ -126,16 +125,24 @@ void FlatParameters::become(at::ScalarType dtype) {
 
 void FlatParameters::point_to_units(const std::vector<at::Tensor>& buffers) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    at::Tensor& parameter = parameters_[i];
-    if (parameter.numel() == 0) {  // belongs to no unit, but must not keep data() alive
-      parameter.set_data(at::empty(parameter.sizes(), buffers.front().options()));
+    if (parameters_[i].numel() == 0) {  // belongs to no unit, but must not keep data() alive
+      put(i, at::empty({0}, buffers.front().options()));
       continue;
     }
     const std::size_t u = unit_of(i);
-    const at::Tensor view = buffers[u].narrow(0, offsets_[i] - units_[u].begin, parameter.numel());
-    parameter.set_data(view.view(parameter.sizes()));
+    put(i, buffers[u].narrow(0, offsets_[i] - units_[u].begin, parameters_[i].numel()));
   }
   data_.reset();
+}
+
+void FlatParameters::check_in_place() const {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].storage().unsafeGetStorageImpl() == homes_[i]) continue;
+    throw OptionError(
+        "the model's parameters are not where this Synchronizer has put them, so what it does would not reach them: "
+        "another Synchronizer was made for the same model, or the model was moved (to(), torch::load()). Make one "
+        "Synchronizer, after the last such change");
+  }
 }
 
 void FlatParameters::check_frozen() const {

@@ -24,8 +24,9 @@ struct FlatLayout {
 
 /// The parameters that an optimizer trains, re-homed as views of one contiguous buffer: units one after the other, in
 /// each of them one stretch per parameter group, each parameter at a multiple of kAlignment elements with zeros in
-/// between, and more zeros where a unit ends that could not be cut into equal, aligned parts otherwise.
-/// Parameters that do not require a gradient stay where they are.
+/// between, and more zeros where a unit ends that could not be cut into equal, aligned parts otherwise. A parameter's
+/// elements keep their order in memory (channels_last, say). Parameters that do not require a gradient stay where they
+/// are.
 ///
 /// Invariant: every element of every trained parameter is in the buffer exactly once; padding stays zero, because all
 /// that is ever done to the buffer is elementwise and maps zeros to zeros.
@@ -39,7 +40,8 @@ class FlatParameters {
     std::size_t group = 0;
   };
 
-  /// Throws OptionError if there is nothing to train, or if dtypes or devices differ.
+  /// Throws OptionError if there is nothing to train, or if dtypes or devices differ. The optimizer must have passed
+  /// check_trained().
   explicit FlatParameters(torch::optim::Optimizer& optimizer, const FlatLayout& layout = {});
 
   const at::Tensor& data() const { return data_; }
@@ -67,6 +69,8 @@ class FlatParameters {
 
   /// Throws OptionError if a parameter that was left out has begun to require a gradient.
   void check_frozen() const;
+  /// Throws OptionError if somebody else has given a parameter other memory.
+  void check_in_place() const;
 
  private:
   struct Entry {
@@ -75,6 +79,7 @@ class FlatParameters {
   };
   std::vector<Entry> trained(torch::optim::Optimizer& optimizer);
   void add_unit(std::vector<Entry> entries);
+  void put(std::size_t i, const at::Tensor& elements);
 
   int parts_ = 1;
   at::Tensor data_;
@@ -83,6 +88,7 @@ class FlatParameters {
   std::vector<Stretch> stretches_;
   std::vector<Range> units_;
   std::vector<at::Tensor> frozen_;
+  std::vector<const void*> homes_;  ///< the storage that each parameter is in
 };
 
 }  // namespace co2

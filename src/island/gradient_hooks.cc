@@ -1,6 +1,7 @@
 #include "island/gradient_hooks.h"
 
 #include <co2/error.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -19,10 +20,11 @@ class GradientHooks::Hook final : public torch::autograd::PostAccumulateGradHook
   std::size_t parameter_;
 };
 
-GradientHooks::GradientHooks(std::vector<at::Tensor> parameters, int accumulation_steps,
+GradientHooks::GradientHooks(std::vector<at::Tensor> parameters, int accumulation_steps, FirstFailure& failure,
                              std::function<void(std::size_t, int)> on_gradient)
     : parameters_(std::move(parameters)),
       accumulation_steps_(accumulation_steps),
+      failure_(failure),
       on_gradient_(std::move(on_gradient)),
       passes_(parameters_.size()) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -35,14 +37,25 @@ GradientHooks::~GradientHooks() {
 }
 
 void GradientHooks::called(std::size_t parameter) {
-  if (++passes_[parameter] > accumulation_steps_) {
-    throw OptionError(
-        "backward ran more often than accumulation_steps says before step(): set accumulation_steps to the number of "
-        "backward passes per step");
-  }
-  on_gradient_(parameter, passes_[parameter]);
+  failure_.watch([&] {
+    if (++passes_[parameter] > accumulation_steps_) too_many_ = true;
+    check_passes();
+    on_gradient_(parameter, passes_[parameter]);
+  });
 }
 
-void GradientHooks::reset() { std::fill(passes_.begin(), passes_.end(), 0); }
+void GradientHooks::check_passes() const {
+  if (!too_many_) return;
+  throw OptionError(fmt::format(
+      "backward ran more often before step() than accumulation_steps = {} says: set accumulation_steps to "
+      "the number of backward passes per step. To leave a step out call skip_step() in place of step(), and "
+      "to take back what backward has done so far call discard_gradients()",
+      accumulation_steps_));
+}
+
+void GradientHooks::reset() {
+  std::fill(passes_.begin(), passes_.end(), 0);
+  too_many_ = false;
+}
 
 }  // namespace co2

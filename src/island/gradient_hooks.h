@@ -5,6 +5,8 @@
 #include <functional>
 #include <vector>
 
+#include "comm/first_failure.h"
+
 namespace co2 {
 
 /// Tells when backward has produced a parameter's gradient, and how often it has since the last reset().
@@ -13,14 +15,17 @@ namespace co2 {
 class GradientHooks {
  public:
   /// `on_gradient(i, pass)`: the i-th of `parameters` has got its gradient in this backward pass, counted from 1 to
-  /// `accumulation_steps`. More passes than that make backward throw OptionError.
-  GradientHooks(std::vector<at::Tensor> parameters, int accumulation_steps,
+  /// `accumulation_steps`. More passes than that make backward throw OptionError, and once a collective has failed it
+  /// throws that CommError again, whatever the passes: nobody will count them anew.
+  GradientHooks(std::vector<at::Tensor> parameters, int accumulation_steps, FirstFailure& failure,
                 std::function<void(std::size_t, int)> on_gradient);
   ~GradientHooks();
   GradientHooks(const GradientHooks&) = delete;
   GradientHooks& operator=(const GradientHooks&) = delete;
 
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
+  /// Throws OptionError if there were too many passes: what they have added up is of no use.
+  void check_passes() const;
   /// A step is over: passes are counted from 1 again.
   void reset();
 
@@ -30,8 +35,10 @@ class GradientHooks {
 
   std::vector<at::Tensor> parameters_;
   const int accumulation_steps_;
+  FirstFailure& failure_;
   std::function<void(std::size_t, int)> on_gradient_;
   std::vector<int> passes_;
+  bool too_many_ = false;
 };
 
 }  // namespace co2

@@ -6,6 +6,7 @@
 #include <co2/error.h>
 
 #include "comm/transfer.h"
+#include "flat/shaped_like.h"
 
 namespace co2 {
 
@@ -15,8 +16,12 @@ constexpr std::int64_t kFirstBucketBytes = 1 << 20;
 }  // namespace
 
 GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std::vector<at::Tensor> parameters,
-                                 std::int64_t bucket_bytes, int accumulation_steps, Trace& trace)
-    : communicator_(std::move(communicator)), accumulation_steps_(accumulation_steps), trace_(trace) {
+                                 std::int64_t bucket_bytes, int accumulation_steps, FirstFailure& failure, Trace& trace)
+    : communicator_(std::move(communicator)),
+      accumulation_steps_(accumulation_steps),
+      failure_(failure),
+      trace_(trace),
+      vote_(communicator_, trace) {
   std::int64_t bytes = 0;
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
     const std::int64_t limit = buckets_.size() <= 1 ? std::min(kFirstBucketBytes, bucket_bytes) : bucket_bytes;
@@ -44,14 +49,14 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < bucket.slots; ++i) {
       Slot& slot = slots_[first + i];
-      slot.view = bucket.buffer.narrow(0, offset, slot.parameter.numel()).view(slot.parameter.sizes());
+      slot.view = shaped_like(bucket.buffer.narrow(0, offset, slot.parameter.numel()), slot.parameter);
       slot.used = bucket.buffer.narrow(0, numel + static_cast<std::int64_t>(i), 1);
       offset += slot.parameter.numel();
     }
     first += bucket.slots;
   }
   std::reverse(parameters.begin(), parameters.end());  // the order of the slots
-  hooks_ = std::make_unique<GradientHooks>(std::move(parameters), accumulation_steps,
+  hooks_ = std::make_unique<GradientHooks>(std::move(parameters), accumulation_steps, failure,
                                            [this](std::size_t slot, int pass) { on_gradient(slots_[slot], pass); });
 }
 
@@ -97,20 +102,36 @@ void GradientReducer::start_full_buckets() {
   }
 }
 
-void GradientReducer::finish(std::int64_t round) {
+bool GradientReducer::finish(std::int64_t round, Use use) {
+  if (use == Use::kStep) hooks_->check_passes();
+  return failure_.watch([&] { return complete(round, use); });
+}
+
+bool GradientReducer::complete(std::int64_t round, Use use) {
   for (Slot& slot : slots_) {
     if (!slot.ready) fill(slot);
   }
   start_full_buckets();
+  vote_.cast(use);
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const std::int64_t bytes = communicator_->all_reduce_wire_bytes(bytes_of(buckets_[i].buffer));
     wait_for_transfer({buckets_[i].work}, bytes, round, static_cast<int>(i), trace_);
   }
+  reset();
+  const bool step = vote_.all_step(round);
+  if (!step) {
+    drop_gradients_of(hooks_->parameters());
+    return false;
+  }
   for (Slot& slot : slots_) {
     if (slot.used.item<double>() > 0) slot.parameter.mutable_grad() = slot.view;
-    slot.ready = false;
   }
+  return true;
+}
+
+void GradientReducer::reset() {
   hooks_->reset();
+  for (Slot& slot : slots_) slot.ready = false;
   for (Bucket& bucket : buckets_) {
     bucket.ready = 0;
     bucket.work = nullptr;

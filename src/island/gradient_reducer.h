@@ -8,6 +8,7 @@
 
 #include "island/gradient_hooks.h"
 #include "island/gradients.h"
+#include "island/vote.h"
 #include "trace/bytes.h"
 
 namespace co2 {
@@ -26,13 +27,13 @@ namespace co2 {
 class GradientReducer final : public Gradients {
  public:
   GradientReducer(std::shared_ptr<Communicator> communicator, std::vector<at::Tensor> parameters,
-                  std::int64_t bucket_bytes, int accumulation_steps, Trace& trace);
+                  std::int64_t bucket_bytes, int accumulation_steps, FirstFailure& failure, Trace& trace);
   ~GradientReducer() override;  ///< waits for what is under way
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
   /// Starts what backward has not, waits, and puts the averages into the parameters' gradients.
-  void finish(std::int64_t round) override;
+  bool finish(std::int64_t round, Use use) override;
   bool averaged() const override { return true; }
   /// Buckets, and gradients that still add up outside of them.
   std::int64_t most_bytes() const override { return bytes_.most(); }
@@ -57,10 +58,14 @@ class GradientReducer final : public Gradients {
   void on_gradient(Slot& slot, int pass);
   void fill(Slot& slot);
   void start_full_buckets();
+  bool complete(std::int64_t round, Use use);
+  void reset();
 
   std::shared_ptr<Communicator> communicator_;
   const int accumulation_steps_;
+  FirstFailure& failure_;
   Trace& trace_;
+  Vote vote_;
   std::vector<Slot> slots_;
   std::vector<Bucket> buckets_;
   std::size_t next_bucket_ = 0;  ///< all before it have been started

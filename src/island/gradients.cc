@@ -39,10 +39,16 @@ std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& parameters) 
   return gradients;
 }
 
-void OwnGradients::finish(std::int64_t /*round*/) {
+void drop_gradients_of(const std::vector<at::Tensor>& parameters) {
+  for (const at::Tensor& parameter : parameters) parameter.mutable_grad().reset();
+}
+
+bool OwnGradients::finish(std::int64_t /*round*/, Use use) {
   std::int64_t bytes = 0;
   for (const at::Tensor& gradient : gradients_of(parameters_)) bytes += bytes_of(gradient);
   most_bytes_ = std::max(most_bytes_, bytes);
+  if (use != Use::kStep) drop_gradients_of(parameters_);
+  return use == Use::kStep;
 }
 
 }  // namespace co2

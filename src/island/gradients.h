@@ -14,10 +14,19 @@ namespace co2 {
 ///   ShardedGradients   are averaged over an island, by shard (ZeRO 1 to 3)
 class Gradients {
  public:
+  /// What is to become of them.
+  enum class Use {
+    kStep,     ///< the optimizer's step
+    kSkip,     ///< no step: neither here nor on the workers that share them
+    kDiscard,  ///< nothing, as if backward had not run: all workers that share them say so
+  };
+
   virtual ~Gradients() = default;
 
-  /// Once per step, after backward: leaves them final, and where the optimizer reads them.
-  virtual void finish(std::int64_t round) = 0;
+  /// After backward, and also without one. Returns true if they are final, and where the optimizer reads them; false if
+  /// this worker or one that shares them did not want to step: then there are none any more. Collective among those
+  /// that share them, and after it backward passes are counted anew.
+  virtual bool finish(std::int64_t round, Use use) = 0;
 
   /// Whether other workers count on them, in equal shares.
   virtual bool averaged() const = 0;
@@ -39,11 +48,12 @@ class Gradients {
 
 /// The gradients of `parameters` that backward has produced.
 std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& parameters);
+void drop_gradients_of(const std::vector<at::Tensor>& parameters);
 
 class OwnGradients final : public Gradients {
  public:
   explicit OwnGradients(std::vector<at::Tensor> parameters) : parameters_(std::move(parameters)) {}
-  void finish(std::int64_t round) override;
+  bool finish(std::int64_t round, Use use) override;
   bool averaged() const override { return false; }
   std::int64_t most_bytes() const override { return most_bytes_; }
 

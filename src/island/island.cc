@@ -8,21 +8,24 @@
 
 namespace co2 {
 
-Island::Island(const Cluster& cluster, int size, std::shared_ptr<Communicator> all) {
+Island::Island(const Cluster& cluster, int size, std::shared_ptr<Communicator> all) : cluster_(cluster) {
   if (size == 1) {
     across_ = std::move(all);
     across_control_ = cluster.communicator("across control");
     return;
   }
-  std::vector<int> inside;
   std::vector<int> across;
   for (int rank = 0; rank < cluster.size(); ++rank) {
-    if (rank / size == cluster.rank() / size) inside.push_back(rank);
+    if (rank / size == cluster.rank() / size) ranks_.push_back(rank);
     if (rank % size == cluster.rank() % size) across.push_back(rank);
   }
-  inside_ = cluster.communicator("island", inside);
+  inside_ = cluster.communicator("island", ranks_);
   across_ = cluster.communicator("across", across);
   across_control_ = cluster.communicator("across control", across);
+}
+
+std::shared_ptr<Communicator> Island::another_group(const std::string& name) const {
+  return inside_ ? cluster_.communicator(name, ranks_) : nullptr;
 }
 
 double Island::sum(double value) const {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <co2/cluster.h>
+
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "flat/flat_parameters.h"
@@ -24,6 +26,10 @@ class Island {
   /// The same workers as across(), for small numbers that must not queue behind a transfer.
   const std::shared_ptr<Communicator>& across_control() const { return across_control_; }
 
+  /// Another group of the same workers: what it carries and what inside() does need no common order. Collective. Null
+  /// for an island of one.
+  std::shared_ptr<Communicator> another_group(const std::string& name) const;
+
   /// The sum over the island, blocking.
   double sum(double value) const;
 
@@ -34,6 +40,8 @@ class Island {
   WorkPtr gather(const FlatParameters& flat, const at::Tensor& buffer, std::size_t unit) const;
 
  private:
+  Cluster cluster_;
+  std::vector<int> ranks_;  // of this island
   std::shared_ptr<Communicator> inside_;
   std::shared_ptr<Communicator> across_;
   std::shared_ptr<Communicator> across_control_;

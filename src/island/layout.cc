@@ -4,6 +4,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "flat/places.h"
@@ -20,7 +21,7 @@ std::vector<UnitModule*> units_of(torch::nn::Module& model, torch::optim::Optimi
     }
   }
   std::vector<UnitModule*> units;
-  std::unordered_set<const void*> in_units;
+  std::unordered_map<const void*, UnitModule*> owners;
   for (const auto& module : model.modules(/*include_self=*/false)) {
     auto* unit = dynamic_cast<UnitModule*>(module.get());
     if (unit == nullptr) continue;
@@ -28,10 +29,11 @@ std::vector<UnitModule*> units_of(torch::nn::Module& model, torch::optim::Optimi
     for (const at::Tensor& parameter : unit->parameters()) {
       if (!trained.contains(parameter.unsafeGetTensorImpl())) continue;
       trains = true;
-      if (!in_units.insert(parameter.unsafeGetTensorImpl()).second) {
+      const auto [owner, first] = owners.emplace(parameter.unsafeGetTensorImpl(), unit);
+      if (!first && owner->second != unit) {  // but two modules inside of one unit may be tied
         throw OptionError(
-            "a parameter belongs to two units: a co2::UnitModule must not contain another one, nor share "
-            "parameters with it");
+            "a parameter belongs to two units: a co2::UnitModule must not contain another one, nor be tied to it by a "
+            "parameter that they share");
       }
     }
     if (trains) units.push_back(unit);

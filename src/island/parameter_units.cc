@@ -5,6 +5,7 @@
 #include <ATen/native/Resize.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/transfer.h"
 
@@ -35,14 +36,17 @@ class ParameterUnits::Keeper final : public UnitKeeper {
 };
 
 ParameterUnits::ParameterUnits(const Island& island, FlatParameters& flat, const Shard& shard, at::ScalarType compute,
-                               const std::vector<UnitModule*>& modules, Trace& trace)
+                               const std::vector<UnitModule*>& modules, FirstFailure& failure, Trace& trace)
     : island_(island),
       flat_(flat),
+      group_(island.another_group("units")),
       compute_(compute),
+      failure_(failure),
       trace_(trace),
       live_(shard.copy_of(flat.data())),
       source_(live_),
-      modules_(modules) {
+      modules_(modules),
+      tour_(flat.units().size() - modules.size(), flat.units().size()) {
   bytes_.add(bytes_of(live_));
   const std::size_t first_module = flat.units().size() - modules.size();
   for (std::size_t u = 0; u < flat.units().size(); ++u) {
@@ -56,9 +60,6 @@ ParameterUnits::ParameterUnits(const Island& island, FlatParameters& flat, const
   }
   for (std::size_t u = first_module; u < units_.size(); ++u) {
     modules[u - first_module]->set_unit_keeper(std::make_shared<Keeper>(*this, u));
-    // A guess, until the first forward shows the order.
-    if (u > first_module) units_[u].before = u - 1;
-    if (u + 1 < units_.size()) units_[u].after = u + 1;
   }
   allocate(compute_);
   gather_from(live_, 0, /*whole=*/false);
@@ -81,10 +82,9 @@ ParameterUnits::~ParameterUnits() {
   for (const Unit& unit : units_) wait_out({unit.work});
 }
 
-/// Starts to gather a unit.
-void ParameterUnits::fetch(std::size_t u) {
+/// Starts to gather a unit, which must not be here.
+void ParameterUnits::gather(std::size_t u) {
   Unit& unit = units_[u];
-  if (unit.here || unit.work) return;
   const std::int64_t bytes = unit.part.size() * island_.size() * unit.storage.element_size();
   resize_memory(unit.storage, bytes);
   bytes_.add(bytes);
@@ -92,73 +92,182 @@ void ParameterUnits::fetch(std::size_t u) {
   const at::Tensor whole = same_memory(unit.storage);
   const at::Tensor mine = whole.narrow(0, island_.rank() * unit.part.size(), unit.part.size());
   mine.copy_(source_.narrow(0, unit.part.begin, unit.part.size()));
-  unit.work = island_.inside()->all_gather(whole, mine);
+  unit.here = true;
+  unit.work = group_->all_gather(whole, mine);
 }
 
-/// Waits until a unit is here.
+/// Waits until a unit that is being gathered has arrived.
 void ParameterUnits::bring(std::size_t u) {
-  fetch(u);
   Unit& unit = units_[u];
   if (!unit.work) return;
   const std::int64_t sent = unit.part.size() * (island_.size() - 1) * unit.storage.element_size();
   wait_for_transfer({unit.work}, sent, round_, static_cast<int>(u), trace_);
   unit.work = nullptr;
-  unit.here = true;
 }
 
 void ParameterUnits::free(std::size_t u) {
   Unit& unit = units_[u];
-  if (unit.work) bring(u);
   if (!unit.here) return;
+  bring(u);
   bytes_.remove(static_cast<std::int64_t>(unit.storage.storage().nbytes()));
   resize_memory(unit.storage, 0);
   unit.here = false;
 }
 
+void ParameterUnits::gather_next() {
+  const auto next = tour_.next();
+  if (!next) return;
+  gather(*next);
+  tour_.advance();
+}
+
+/// Gathers what comes before a unit in this leg, and the unit itself.
+void ParameterUnits::visit(std::size_t u) {
+  while (!tour_.visited(u)) gather_next();
+  tour_.use(u);
+}
+
+/// Gathers what others may want of this leg. `use`: see let_go_before().
+void ParameterUnits::complete_leg(std::int64_t use) {
+  while (const auto next = tour_.next()) {
+    gather_next();
+    const bool backward = tour_.leg() == Tour::Leg::kBackward;
+    if (backward) let_go_before(*next, use);
+    // The last unit of forward is the first that backward needs.
+    if (backward || !training_ || *next != tour_.order().back()) free(*next);
+  }
+}
+
+void ParameterUnits::begin_forward() {
+  complete_leg(0);
+  if (tour_.leg() == Tour::Leg::kBackward && on_passed_) {
+    for (std::size_t u = units_.size(); u-- > 0;) on_passed_(u, passes_);
+  }
+  for (const std::size_t u : tour_.order()) free(u);
+  training_ = false;
+  tour_.begin(Tour::Leg::kForward);
+}
+
+void ParameterUnits::begin_backward(std::int64_t use) {
+  complete_leg(use);
+  const bool has_last = tour_.leg() == Tour::Leg::kForward && training_;
+  for (const std::size_t u : tour_.order()) {
+    if (!has_last || u != tour_.order().back()) free(u);
+  }
+  tour_.begin(Tour::Leg::kBackward, has_last);
+  leg_counted_ = false;
+}
+
+/// Backward has come to `u`, in its forward use number `use`: lets go of the gradients of units that it has passed.
+void ParameterUnits::let_go_before(std::size_t u, std::int64_t use) {
+  if (!on_passed_) return;
+  for (const std::size_t passed : tour_.before(u)) {
+    if (!may_get_gradients(passed, use)) on_passed_(passed, leg_counted_ ? passes_ : passes_ + 1);
+  }
+}
+
+/// Backward goes from the last use to the first, so those before `use` are still to come. A unit that it went through
+/// without producing a gradient may get some later too: this may have been autograd::grad(), for the input's sake.
+bool ParameterUnits::may_get_gradients(std::size_t u, std::int64_t use) const {
+  const Unit& unit = units_[u];
+  if (std::any_of(unit.uses.begin(), unit.uses.end(), [&](std::int64_t other) { return other < use; })) return true;
+  return tour_.used(u) && unit.awaited == unit.parameters;
+}
+
 void ParameterUnits::before_forward(std::size_t u) {
   if (whole_) return;
-  bring(u);
-  if (last_) {
-    units_[*last_].after = u;
-    units_[u].before = last_;
-  }
-  last_ = u;
-  if (units_[u].after) fetch(*units_[u].after);
+  failure_.watch([&] {
+    if (tour_.leg() != Tour::Leg::kForward || tour_.used(u)) begin_forward();
+    if (at::GradMode::is_enabled()) {
+      training_ = true;
+      if (!order_agreed_ && std::find(used_first_.begin(), used_first_.end(), u) == used_first_.end()) {
+        used_first_.push_back(u);
+      }
+    }
+    visit(u);
+    bring(u);
+    gather_next();
+  });
 }
 
 at::Tensor ParameterUnits::after_forward(std::size_t u, at::Tensor output) {
   if (whole_) return output;
-  const bool backward_follows = at::GradMode::is_enabled() && output.requires_grad();
-  // The last unit is the first that backward needs.
-  if (!backward_follows || units_[u].after) free(u);
-  if (!units_[u].after) last_.reset();
-  if (backward_follows) {
-    output.register_hook([this, u](const at::Tensor&) {
-      bring(u);
-      units_[u].awaited = units_[u].parameters;
-      if (units_[u].before) fetch(*units_[u].before);
-    });
+  if (!training_ || u != tour_.order().back()) failure_.watch([&] { free(u); });
+  if (at::GradMode::is_enabled() && output.requires_grad()) {
+    const std::int64_t use = ++uses_;
+    units_[u].uses.push_back(use);
+    output.register_hook([this, u, use](const at::Tensor&) { before_backward(u, use); });
   }
   return output;
 }
 
+void ParameterUnits::before_backward(std::size_t u, std::int64_t use) {
+  if (whole_) return;
+  failure_.watch([&] {
+    std::erase(units_[u].uses, use);
+    if (tour_.leg() != Tour::Leg::kBackward || tour_.used(u)) begin_backward(use);
+    visit(u);
+    if (!at::GradMode::is_enabled()) let_go_before(u, use);  // with it, this is no backward() of a step
+    bring(u);
+    units_[u].awaited = units_[u].parameters;
+    gather_next();
+  });
+}
+
 void ParameterUnits::got_gradient(std::size_t u) {
-  if (units_[u].stays || whole_ || units_[u].awaited == 0) return;
+  if (units_[u].stays || whole_) return;
+  if (!std::exchange(leg_counted_, true)) ++passes_;
+  if (units_[u].awaited == 0) return;
   if (--units_[u].awaited == 0) free(u);
+}
+
+void ParameterUnits::passes_over(int passes) {
+  if (!whole_) {
+    const bool backward_is_missing = tour_.leg() == Tour::Leg::kForward && training_;
+    if (!backward_is_missing) complete_leg(0);
+    while (passes_ < passes) join_pass();
+  }
+  passes_ = 0;
+  for (Unit& unit : units_) unit.uses.clear();
+}
+
+/// Takes part in a pass of others, or in what is left of it.
+void ParameterUnits::join_pass() {
+  if (tour_.leg() != Tour::Leg::kForward || !training_) begin_forward();
+  training_ = true;
+  begin_backward(0);
+  ++passes_;
+  leg_counted_ = true;
+  complete_leg(0);
+}
+
+/// Rank 0's order of use, as soon as it has one.
+void ParameterUnits::agree_on_order() {
+  std::vector<std::int64_t> order(tour_.order().size() + 1, 0);
+  order[0] = static_cast<std::int64_t>(used_first_.size());
+  std::copy(used_first_.begin(), used_first_.end(), order.begin() + 1);
+  const at::Tensor agreed = at::tensor(order, at::kLong);
+  group_->broadcast(agreed, 0)->wait();
+  const std::int64_t* values = agreed.const_data_ptr<std::int64_t>();
+  if (values[0] == 0) return;
+  tour_.reorder({values + 1, values + 1 + values[0]});
+  order_agreed_ = true;
+  used_first_.clear();
 }
 
 /// Lets forward see the values of a shard: from now on, units are gathered from there. The `whole` model stays here, in
 /// its own dtype, or only what belongs to no module.
 void ParameterUnits::gather_from(const at::Tensor& shard, std::int64_t round, bool whole) {
+  complete_leg(0);
+  tour_.begin(Tour::Leg::kNone);
   round_ = round;
-  last_.reset();
   source_ = shard;
   whole_ = whole;
   for (std::size_t u = 0; u < units_.size(); ++u) free(u);
   const at::ScalarType dtype = whole ? live_.scalar_type() : compute_;
   if (units_.front().storage.scalar_type() != dtype) allocate(dtype);
   for (std::size_t u = 0; u < units_.size(); ++u) {
-    if (whole || units_[u].stays) fetch(u);
+    if (whole || units_[u].stays) gather(u);
   }
   for (std::size_t u = 0; u < units_.size(); ++u) {
     if (whole || units_[u].stays) bring(u);
@@ -167,6 +276,7 @@ void ParameterUnits::gather_from(const at::Tensor& shard, std::int64_t round, bo
 
 void ParameterUnits::changed(const std::vector<Range>& /*parts*/, std::int64_t round) {
   gather_from(live_, round, /*whole=*/false);
+  if (!order_agreed_) agree_on_order();
 }
 
 void ParameterUnits::finish(const std::vector<Range>& /*parts*/, std::int64_t round) {

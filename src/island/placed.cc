@@ -22,7 +22,13 @@ Recipe placed(Recipe recipe, int workers) {
         "island_size = {} is not allowed with {} workers: it must divide their number, so that all islands are equal",
         recipe.island_size, workers));
   }
-  if (recipe.island_size == 1) recipe.zero = 0;
+  if (recipe.island_size == 1 && recipe.zero > 0 && workers > 1) {
+    throw OptionError(
+        fmt::format("zero = {} is not allowed with islands of one worker, which have nobody to share with: set "
+                    "island_size to the number of workers that do, or leave zero out",
+                    recipe.zero));
+  }
+  if (recipe.island_size == 1) recipe.zero = 0;  // a worker on its own: the same program runs there too
   if (recipe.compute == Compute::kBfloat16 && recipe.island_size > 1 && recipe.zero == 0) {
     throw OptionError(
         "compute = bfloat16 keeps the parameters themselves in the shard, which zero = 0 does not have: use zero = 1 "

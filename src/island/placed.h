@@ -6,8 +6,9 @@
 
 namespace co2 {
 
-/// A recipe as it is carried out by so many workers: `ddp` is one island of all of them, and ZeRO in an island of one
-/// worker shards nothing. Throws OptionError if they can't be divided into islands of the wanted size.
+/// A recipe as it is carried out by so many workers: `ddp` is one island of all of them, and a worker on its own has
+/// nothing to shard. Throws OptionError if they can't be divided into islands of the wanted size, or if ZeRO is wanted
+/// in islands of one.
 Recipe placed(Recipe recipe, int workers);
 
 /// How large the units are that gradients of an island travel in: a model of any size is cut into several, so that

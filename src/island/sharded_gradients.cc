@@ -3,25 +3,25 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <co2/error.h>
-#include <torch/optim/optimizer.h>
 
 #include <algorithm>
 
 #include "comm/transfer.h"
-#include "island/sharded_optimizer.h"
+#include "flat/shaped_like.h"
 
 namespace co2 {
 
 ShardedGradients::ShardedGradients(const Island& island, const FlatParameters& flat, const Shard& shard,
                                    const at::Tensor& live, torch::optim::Optimizer& optimizer, int accumulation_steps,
-                                   bool free_units, Trace& trace)
+                                   bool free_units, FirstFailure& failure, Trace& trace)
     : island_(island),
-      shard_(shard),
-      optimizer_(optimizer),
       accumulation_steps_(accumulation_steps),
       free_units_(free_units),
+      failure_(failure),
       trace_(trace),
-      averages_(at::zeros({shard.numel()}, live.options())) {
+      vote_(island.inside(), trace),
+      averages_(at::zeros({shard.numel()}, live.options())),
+      optimizer_(optimizer, flat, shard, live, averages_) {
   bytes_.add(bytes_of(averages_));
   for (const Range& range : flat.units()) {
     Unit unit;
@@ -44,9 +44,9 @@ ShardedGradients::ShardedGradients(const Island& island, const FlatParameters& f
     const bool last = i + 1 == slots_.size() || slots_[i + 1].unit != slots_[i].unit;
     slots_[i].gap_end = last ? units_[slots_[i].unit].flat.size() : slots_[i + 1].in_unit.begin;
   }
-  hooks_ = std::make_unique<GradientHooks>(std::move(parameters), accumulation_steps,
+  drop_gradients_of(parameters);  // from before: zero_grad() does not reach the model's any more
+  hooks_ = std::make_unique<GradientHooks>(std::move(parameters), accumulation_steps, failure,
                                            [this](std::size_t slot, int pass) { on_gradient(slots_[slot], pass); });
-  give_shard(optimizer_, shard_, live, averages_);
 }
 
 ShardedGradients::~ShardedGradients() {
@@ -61,11 +61,31 @@ void ShardedGradients::on_gradient(Slot& slot, int pass) {
     if (slot.held == 0) bytes_.add(slot.held = bytes_of(gradient));
     return;
   }
+  if (units_[slot.unit].journeys == cycles()) {
+    throw OptionError(
+        "backward has produced a gradient of a unit that it was past: use the parameters of a co2::UnitModule in its "
+        "as_unit() only, once per pass");
+  }
   fill(slot);
-  if (on_gradient_of_unit_) on_gradient_of_unit_(slot.unit);
+  if (got_gradient_) got_gradient_(slot.unit);
   if (!leaves) return;
   set_ready(slot);
   start_full_units();
+}
+
+void ShardedGradients::close(std::size_t unit, int passes) {
+  if (units_[unit].journeys >= std::min(passes, cycles()) || units_[unit].ready == units_[unit].slots) return;
+  fill_up(unit);
+  start_full_units();
+}
+
+/// With zeros where there is no gradient, so that it can leave.
+void ShardedGradients::fill_up(std::size_t unit) {
+  for (Slot& slot : slots_) {
+    if (slot.unit != unit || slot.ready) continue;
+    fill(slot);
+    set_ready(slot);
+  }
 }
 
 /// Puts a worker's share of the average into the unit: dividing before the sum avoids overflow in narrow dtypes.
@@ -77,7 +97,7 @@ void ShardedGradients::fill(Slot& slot) {
     unit.memory = take_memory(unit.flat.size());
     unit.buffer = unit.memory.narrow(0, 0, unit.flat.size());
   }
-  at::Tensor place = unit.buffer.narrow(0, slot.in_unit.begin, slot.in_unit.size());
+  at::Tensor place = shaped_like(unit.buffer.narrow(0, slot.in_unit.begin, slot.in_unit.size()), slot.parameter);
   const at::Tensor& gradient = slot.parameter.grad();
   const double share = 1.0 / island_.size();
   if (!gradient.defined()) {
@@ -85,11 +105,11 @@ void ShardedGradients::fill(Slot& slot) {
   } else if (gradient.layout() != at::kStrided) {
     throw OptionError("sparse gradients can't be sharded: make the embedding dense (sparse = false)");
   } else if (slot.filled) {
-    place.add_(gradient.reshape({-1}), share);  // another pass, before the unit could leave
+    place.add_(gradient, share);  // another pass, before the unit could leave
   } else if (gradient.scalar_type() == place.scalar_type()) {
-    at::mul_out(place, gradient.reshape({-1}), at::scalar_tensor(share, place.options()));
+    at::mul_out(place, gradient, at::scalar_tensor(share, place.options()));
   } else {
-    place.copy_(gradient.reshape({-1}));
+    place.copy_(gradient);
     place.mul_(share);
   }
   slot.parameter.mutable_grad().reset();
@@ -152,6 +172,7 @@ void ShardedGradients::start(Unit& unit) {
     unit.part.copy_(unit.sending);
   }
   unit.ready = 0;
+  ++unit.journeys;
   for (Slot& slot : slots_) {
     if (&units_[slot.unit] == &unit) slot.ready = slot.filled = false;
   }
@@ -172,22 +193,30 @@ void ShardedGradients::collect(Unit& unit) {
   unit.part = at::Tensor();
 }
 
-void ShardedGradients::finish(std::int64_t round) {
+bool ShardedGradients::finish(std::int64_t round, Use use) {
+  if (use == Use::kStep) hooks_->check_passes();
+  return failure_.watch([&] { return complete(round, use); });
+}
+
+bool ShardedGradients::complete(std::int64_t round, Use use) {
   round_ = round;
+  if (passes_over_) passes_over_();
   const std::size_t all = units_.size() * static_cast<std::size_t>(cycles());
   while (journeys_ < all) {
-    Unit& next = unit_of(journeys_);
-    for (Slot& slot : slots_) {
-      if (&units_[slot.unit] != &next || slot.ready) continue;
-      fill(slot);
-      set_ready(slot);
-    }
+    fill_up(units_.size() - 1 - journeys_ % units_.size());
     start_full_units();
   }
-  for (Unit& unit : units_) collect(unit);
+  vote_.cast(use);
+  for (Unit& unit : units_) {
+    collect(unit);
+    unit.journeys = 0;
+  }
   hooks_->reset();
   journeys_ = 0;
-  restore_gradients(optimizer_, shard_, averages_);
+  drop_gradients_of(hooks_->parameters());  // of a backward pass that has thrown
+  const bool step = vote_.all_step(round);
+  step ? optimizer_.give_gradients() : optimizer_.drop_gradients();
+  return step;
 }
 
 }  // namespace co2

@@ -11,6 +11,8 @@
 #include "island/gradient_hooks.h"
 #include "island/gradients.h"
 #include "island/island.h"
+#include "island/sharded_optimizer.h"
+#include "island/vote.h"
 #include "trace/bytes.h"
 
 namespace torch::optim {
@@ -30,7 +32,8 @@ namespace co2 {
 /// and only the last pass travels. (Until then gradients add up where backward puts them, unless those have fewer
 /// digits than the shard.)
 ///
-/// A parameter that got no gradient counts as having one of zeros: its elements are updated with those of its unit.
+/// A parameter that got no gradient counts as having one of zeros: its elements are updated with those of its unit. Its
+/// unit leaves when step() begins, or earlier, when close() says that none will come any more.
 ///
 /// Thread safety: the hooks run on the thread of backward, which must not overlap with finish().
 class ShardedGradients final : public Gradients {
@@ -41,18 +44,25 @@ class ShardedGradients final : public Gradients {
 
   /// `live`: the parameters of `shard`, and maybe others (Shard::view), which `optimizer` will train.
   ShardedGradients(const Island& island, const FlatParameters& flat, const Shard& shard, const at::Tensor& live,
-                   torch::optim::Optimizer& optimizer, int accumulation_steps, bool free_units, Trace& trace);
+                   torch::optim::Optimizer& optimizer, int accumulation_steps, bool free_units, FirstFailure& failure,
+                   Trace& trace);
   ~ShardedGradients() override;  ///< waits for what is under way
   ShardedGradients(const ShardedGradients&) = delete;
   ShardedGradients& operator=(const ShardedGradients&) = delete;
 
   /// Starts what backward has not, waits, and gives the average of the shard to the optimizer. The parameters have no
   /// gradients any more.
-  void finish(std::int64_t round) override;
+  bool finish(std::int64_t round, Use use) override;
   bool averaged() const override { return island_.size() > 1; }
 
-  /// Called from backward for each gradient of a unit that it has produced.
-  void on_gradient_of_unit(std::function<void(std::size_t)> hook) { on_gradient_of_unit_ = std::move(hook); }
+  /// For parameters that come and go: `got_gradient` hears of each gradient of a unit that backward has produced, and
+  /// `passes_over` that none will follow in this step.
+  void tell(std::function<void(std::size_t)> got_gradient, std::function<void()> passes_over) {
+    got_gradient_ = std::move(got_gradient);
+    passes_over_ = std::move(passes_over);
+  }
+  /// The first `passes` backward passes of this step produce no more gradients of the unit. (Only with `free_units`.)
+  void close(std::size_t unit, int passes);
 
   std::int64_t most_bytes() const override { return bytes_.most(); }
   std::int64_t most_scratch_bytes() const override { return scratch_bytes_.most(); }
@@ -72,6 +82,7 @@ class ShardedGradients final : public Gradients {
     Range mine;  ///< where its part is in the shard
     std::size_t slots = 0;
     std::size_t ready = 0;
+    int journeys = 0;   ///< since the last finish()
     at::Tensor memory;  ///< of the buffer
     at::Tensor buffer;
     // Under way:
@@ -87,24 +98,28 @@ class ShardedGradients final : public Gradients {
   double sum_over_holders(double value) const override { return island_.sum(value); }
   void on_gradient(Slot& slot, int pass);
   void fill(Slot& slot);
+  void fill_up(std::size_t unit);
   void set_ready(Slot& slot);
   at::Tensor take_memory(std::int64_t elements);
   std::int64_t scratch_bytes(const Unit& unit) const;
   void start_full_units();
   void start(Unit& unit);
   void collect(Unit& unit);
+  bool complete(std::int64_t round, Use use);
 
   const Island& island_;
-  const Shard& shard_;
-  torch::optim::Optimizer& optimizer_;
   const int accumulation_steps_;
   const bool free_units_;
+  FirstFailure& failure_;
   Trace& trace_;
+  Vote vote_;
   at::Tensor averages_;  ///< of the shard
+  ShardedOptimizer optimizer_;
   std::vector<Slot> slots_;
   std::vector<Unit> units_;
   std::vector<at::Tensor> idle_;  ///< memory for units; with `free_units` they take turns
-  std::function<void(std::size_t)> on_gradient_of_unit_;
+  std::function<void(std::size_t)> got_gradient_;
+  std::function<void()> passes_over_;
   std::size_t journeys_ = 0;  ///< that were started since the last finish(): units from last to first, cycle by cycle
   std::int64_t round_ = 0;
   PeakBytes bytes_;  ///< of averages, units, and gradients that still add up in the parameters

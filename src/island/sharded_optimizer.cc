@@ -2,106 +2,119 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <co2/error.h>
-#include <torch/optim/adagrad.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/adamw.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/optim/optimizer.h>
-#include <torch/optim/rmsprop.h>
-#include <torch/optim/sgd.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "flat/shaped_like.h"
+#include "island/optimizer_state.h"
 
 namespace co2 {
 
 namespace {
 
-template <typename... Known>
-bool is_one_of(const torch::optim::Optimizer& optimizer) {
-  return ((dynamic_cast<const Known*>(&optimizer) != nullptr) || ...);
+using torch::optim::OptimizerParamState;
+
+/// A parameter, and the padding behind it, with what the optimizer remembers of it.
+struct Remembered {
+  Range flat;
+  at::Tensor parameter;
+  std::unique_ptr<OptimizerParamState> state;  // null if it never had a gradient
+
+  /// Whether one state can stand for both.
+  bool like(const Remembered& other) const {
+    if (!state || !other.state) return !state && !other.state;
+    const StateFields mine = fields_of(*state);
+    const StateFields others = fields_of(*other.state);
+    return mine.step == others.step &&
+           std::equal(mine.tensors.begin(), mine.tensors.end(), others.tensors.begin(), others.tensors.end(),
+                      [](const at::Tensor* a, const at::Tensor* b) { return a->defined() == b->defined(); });
+  }
+};
+
+/// All of them, in the order of the flat buffer, which they cover.
+std::vector<Remembered> remembered(torch::optim::Optimizer& optimizer, const FlatParameters& flat) {
+  std::vector<Remembered> all;
+  for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
+    if (flat.where(i).size() == 0) continue;
+    if (!all.empty()) all.back().flat.end = flat.where(i).begin;
+    Remembered one{{flat.where(i).begin, flat.numel()}, flat.parameters()[i], nullptr};
+    const auto found = optimizer.state().find(one.parameter.unsafeGetTensorImpl());
+    if (found != optimizer.state().end()) one.state = std::move(found->second);
+    all.push_back(std::move(one));
+  }
+  return all;
 }
 
-void check_elementwise(torch::optim::Optimizer& optimizer) {
-  using namespace torch::optim;
-  if (!is_one_of<SGD, Adam, AdamW, RMSprop, Adagrad>(optimizer)) {
-    throw OptionError(
-        "zero needs an optimizer that updates every element by itself: SGD, Adam, AdamW, RMSprop, Adagrad, or one "
-        "derived from them. This one is not known to: use zero = 0");
-  }
-  for (const auto& [parameter, state] : optimizer.state()) {
-    // Adagrad is born with a state, which is as good as none before its first step.
-    const auto* adagrad = dynamic_cast<const AdagradParamState*>(state.get());
-    if (adagrad != nullptr && adagrad->step() == 0) continue;
-    throw OptionError(
-        "the optimizer has state of the whole model already, which can't be divided any more: make the Synchronizer "
-        "before the first step");
-  }
-}
+Range common_to(const Range& a, const Range& b) { return {std::max(a.begin, b.begin), std::min(a.end, b.end)}; }
 
-void give_birth_state(torch::optim::Optimizer& optimizer) {
-  optimizer.state().clear();
-  if (!is_one_of<torch::optim::Adagrad>(optimizer)) return;
-  for (const auto& group : optimizer.param_groups()) {
-    const auto& options = static_cast<const torch::optim::AdagradOptions&>(group.options());
-    for (const at::Tensor& parameter : group.params()) {
-      auto state = std::make_unique<torch::optim::AdagradParamState>();
-      state->step(0);
-      state->sum(at::full_like(parameter.detach(), options.initial_accumulator_value()));
-      optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
+/// The state of a stretch of the flat buffer, from those of the parameters that it has elements of.
+std::unique_ptr<OptimizerParamState> cut_state(const std::vector<Remembered>& parts, std::size_t first,
+                                               const Range& stretch) {
+  if (!parts[first].state) return nullptr;
+  auto cut = parts[first].state->clone();
+  const StateFields into = fields_of(*cut);
+  for (std::size_t t = 0; t < into.tensors.size(); ++t) {
+    if (!into.tensors[t]->defined()) continue;
+    const at::Tensor values = at::zeros({stretch.size()}, into.tensors[t]->options());
+    for (std::size_t i = first; i < parts.size() && parts[i].flat.begin < stretch.end; ++i) {
+      const at::Tensor& parameter = parts[i].parameter;
+      const Range common = common_to(stretch, {parts[i].flat.begin, parts[i].flat.begin + parameter.numel()});
+      if (common.size() <= 0) continue;  // only padding
+      const at::Tensor whole = at::empty({parameter.numel()}, values.options());
+      shaped_like(whole, parameter).copy_(*fields_of(*parts[i].state).tensors[t]);
+      values.narrow(0, common.begin - stretch.begin, common.size())
+          .copy_(whole.narrow(0, common.begin - parts[i].flat.begin, common.size()));
     }
+    *into.tensors[t] = values;
   }
-}
-
-template <typename State>
-const State* as(const torch::optim::OptimizerParamState& state) {
-  return dynamic_cast<const State*>(&state);
+  return cut;
 }
 
 }  // namespace
 
-std::int64_t state_bytes(const torch::optim::Optimizer& optimizer) {
-  using namespace torch::optim;
-  std::int64_t bytes = 0;
-  const auto count = [&bytes](std::initializer_list<at::Tensor> tensors) {
-    for (const at::Tensor& tensor : tensors) {
-      if (tensor.defined()) bytes += static_cast<std::int64_t>(tensor.nbytes());
-    }
-  };
-  for (const auto& [parameter, state] : optimizer.state()) {
-    if (const auto* adamw = as<AdamWParamState>(*state)) {
-      count({adamw->exp_avg(), adamw->exp_avg_sq(), adamw->max_exp_avg_sq()});
-    } else if (const auto* adam = as<AdamParamState>(*state)) {
-      count({adam->exp_avg(), adam->exp_avg_sq(), adam->max_exp_avg_sq()});
-    } else if (const auto* sgd = as<SGDParamState>(*state)) {
-      count({sgd->momentum_buffer()});
-    } else if (const auto* rmsprop = as<RMSpropParamState>(*state)) {
-      count({rmsprop->square_avg(), rmsprop->momentum_buffer(), rmsprop->grad_avg()});
-    } else if (const auto* adagrad = as<AdagradParamState>(*state)) {
-      count({adagrad->sum()});
-    }
-  }
-  return bytes;
-}
-
-void give_shard(torch::optim::Optimizer& optimizer, const Shard& shard, const at::Tensor& live,
-                const at::Tensor& gradients) {
-  check_elementwise(optimizer);
+ShardedOptimizer::ShardedOptimizer(torch::optim::Optimizer& optimizer, const FlatParameters& flat, const Shard& shard,
+                                   const at::Tensor& live, at::Tensor gradients)
+    : gradients_(std::move(gradients)) {
+  const at::NoGradGuard no_grad;
+  const std::vector<Remembered> parts = remembered(optimizer, flat);
+  optimizer.state().clear();
   for (auto& group : optimizer.param_groups()) group.params().clear();
+  std::size_t first = 0;
   for (const Shard::Segment& segment : shard.segments()) {
-    at::Tensor stretch = shard.view(live, segment).detach();
-    stretch.set_requires_grad(true);
-    optimizer.param_groups()[segment.group].params().push_back(stretch);
+    for (std::int64_t begin = segment.flat.begin; begin < segment.flat.end;) {
+      while (parts[first].flat.end <= begin) ++first;
+      std::size_t last = first;
+      while (parts[last].flat.end < segment.flat.end && parts[last + 1].like(parts[first])) ++last;
+      const Range stretch{begin, std::min(parts[last].flat.end, segment.flat.end)};
+      const std::int64_t shift = segment.local.begin - segment.flat.begin;
+      const Range local{stretch.begin + shift, stretch.end + shift};
+      at::Tensor parameter = shard.view(live, {local, stretch, segment.group}).detach();
+      parameter.set_requires_grad(true);
+      optimizer.param_groups()[segment.group].params().push_back(parameter);
+      if (auto state = cut_state(parts, first, stretch)) {
+        optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
+      }
+      stretches_.push_back({std::move(parameter), local});
+      begin = stretch.end;
+    }
   }
-  give_birth_state(optimizer);
-  restore_gradients(optimizer, shard, gradients);
+  give_gradients();
 }
 
-void restore_gradients(torch::optim::Optimizer& optimizer, const Shard& shard, const at::Tensor& gradients) {
+void ShardedOptimizer::give_gradients() {
   // Below autograd, so that it does not count them as views, which zero_grad() may not detach in place.
   const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  std::vector<std::size_t> next(optimizer.param_groups().size(), 0);
-  for (const Shard::Segment& segment : shard.segments()) {
-    at::Tensor& stretch = optimizer.param_groups()[segment.group].params()[next[segment.group]++];
-    stretch.mutable_grad() = gradients.narrow(0, segment.local.begin, segment.local.size());
+  for (Stretch& stretch : stretches_) {
+    stretch.parameter.mutable_grad() = gradients_.narrow(0, stretch.local.begin, stretch.local.size());
   }
+}
+
+void ShardedOptimizer::drop_gradients() {
+  for (Stretch& stretch : stretches_) stretch.parameter.mutable_grad().reset();
 }
 
 }  // namespace co2

@@ -34,8 +34,18 @@ std::string describe(const std::vector<at::Tensor>& tensors) {
   return text;
 }
 
+/// The order of elements in memory, which is the order in which they travel. The step of a dimension of one is never
+/// taken, and may be anything.
+std::string memory_order(const at::Tensor& tensor) {
+  std::string text;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d)
+    text += fmt::format("{},", tensor.size(d) == 1 ? 0 : tensor.stride(d));
+  return text + ";";
+}
+
 std::string describe(const FlatParameters& flat, const torch::nn::Module& model) {
   std::string text = describe(flat.parameters()) + describe(model.parameters()) + describe(model.buffers());
+  for (const at::Tensor& parameter : flat.parameters()) text += memory_order(parameter);
   for (const auto& [range, group] : flat.stretches()) text += fmt::format("{}-{} {};", range.begin, range.end, group);
   for (const Range& unit : flat.units()) text += fmt::format("{}-{};", unit.begin, unit.end);
   return text;
@@ -54,7 +64,7 @@ std::string describe(const Recipe& r) {
 void check_same_everywhere(Communicator& communicator, const FlatParameters& flat, const torch::nn::Module& model,
                            const Recipe& recipe) {
   constexpr std::array<std::string_view, 2> kSubjects{
-      "model (number, shapes, dtype or groups of its parameters, or its buffers)", "options"};
+      "model (number, shapes, memory order, dtype or groups of its parameters, or its buffers)", "options"};
   const at::Tensor mine = at::tensor({fingerprint(describe(flat, model)), fingerprint(describe(recipe))}, at::kLong);
   const at::Tensor all = at::empty({communicator.size() * mine.numel()}, at::kLong);
   communicator.all_gather(all, mine)->wait();

@@ -9,11 +9,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <utility>
 #include <vector>
 
+#include "comm/first_failure.h"
 #include "comm/wire_dtype.h"
+#include "flat/check_trained.h"
 #include "flat/flat_parameters.h"
 #include "flat/shard.h"
 #include "island/forward_parameters.h"
@@ -21,10 +22,10 @@
 #include "island/gradients.h"
 #include "island/island.h"
 #include "island/layout.h"
+#include "island/optimizer_state.h"
 #include "island/parameter_units.h"
 #include "island/placed.h"
 #include "island/sharded_gradients.h"
-#include "island/sharded_optimizer.h"
 #include "island/whole_parameters.h"
 #include "sync/buffer_average.h"
 #include "sync/progress_exchange.h"
@@ -37,7 +38,7 @@ class Synchronizer::Impl {
   Impl(const Cluster& cluster, torch::nn::Module& model, torch::optim::Optimizer& optimizer, const Options& options);
   ~Impl();
 
-  void step(double samples);
+  bool step(double samples, Gradients::Use use);
   void finish();
   void with_consensus(const std::function<void()>& body);
   void restart_clock() { last_return_ = Clock::now(); }
@@ -46,13 +47,11 @@ class Synchronizer::Impl {
   std::int64_t rounds() const;
   Pace pace() const;
   MemoryUse memory() const;
-  /// Runs `body`, unless one has failed before: what the others did then is unknown, so that whoever goes on must meet
-  /// the failure again, and not train alone unawares.
-  template <typename Body>
-  void unless_failed(const Body& body);
+  std::int64_t round_now() const;  // of the step that is being taken, or was taken last
 
   Recipe recipe_;
   Trace trace_;
+  FirstFailure failure_;
   std::function<void()> before_inner_step_;
   std::int64_t steps_ = 0;
   std::shared_ptr<Communicator> communicator_;  // all workers
@@ -72,50 +71,48 @@ class Synchronizer::Impl {
   void check_samples(double samples) const;
   void check_optimizer() const;
   void read_rates();
-  std::int64_t round_now() const;  // of the step that is being taken, or was taken last
 
   torch::optim::Optimizer& optimizer_;
   std::unique_ptr<BufferAverage> buffers_;
   std::vector<std::size_t> group_sizes_;  // parameters that the optimizer has, per group
   std::vector<double> rates_;             // the inner rate in force, per parameter group
-  std::exception_ptr failure_;            // of a collective, or of the consensus
   Clock::time_point last_return_ = Clock::now();
 };
 
-template <typename Body>
-void Synchronizer::Impl::unless_failed(const Body& body) {
-  if (failure_) std::rethrow_exception(failure_);
-  try {
-    body();
-  } catch (const CommError&) {
-    failure_ = std::current_exception();
-    throw;
-  } catch (const ConsensusError&) {
-    failure_ = std::current_exception();
-    throw;
-  }
-}
-
 namespace {
-torch::optim::Optimizer& supported(torch::optim::Optimizer& optimizer) {
-  if (dynamic_cast<torch::optim::LBFGS*>(&optimizer) != nullptr) {
+
+/// The optimizer trains the shard in place of the model's parameters.
+bool trains_shard(const Recipe& recipe) { return recipe.zero > 0 || recipe.compute == Compute::kBfloat16; }
+
+/// What can be refused is refused here, before the model and the optimizer are changed in any way.
+Recipe checked(const Options& options, const Cluster& cluster, const torch::nn::Module& model,
+               const torch::optim::Optimizer& optimizer) {
+  Recipe recipe = placed(resolve(options), cluster.size());
+  if (dynamic_cast<const torch::optim::LBFGS*>(&optimizer) != nullptr) {
     throw OptionError("LBFGS evaluates the loss inside its step, which step() can't do: use another optimizer");
   }
-  return optimizer;
+  check_trained(model, optimizer);
+  if (trains_shard(recipe)) check_elementwise(optimizer);
+  return recipe;
 }
+
 }  // namespace
 
 Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch::optim::Optimizer& optimizer,
                          const Options& options)
-    : recipe_(placed(resolve(options), cluster.size())),
+    : recipe_(checked(options, cluster, model, optimizer)),
       communicator_(cluster.communicator("data")),
       island_(cluster, recipe_.island_size, communicator_),
       units_(recipe_.island_size > 1 ? units_of(model, optimizer) : std::vector<UnitModule*>{}),
-      flat_(supported(optimizer), layout_for(recipe_, model, units_)),
+      flat_(optimizer, layout_for(recipe_, model, units_)),
       shard_(flat_, flat_.parts() == 1 ? 0 : island_.rank()),
       optimizer_(optimizer),
       rates_(optimizer.param_groups().size(), 1.0) {
   // What may throw does it before anything is taken apart.
+  if (recipe_.compute == Compute::kBfloat16 && flat_.data().scalar_type() != at::kFloat) {
+    throw OptionError(fmt::format("compute = bfloat16 needs parameters of Float, but these are {}",
+                                  c10::toString(flat_.data().scalar_type())));
+  }
   if (recipe_.exchange == Recipe::Exchange::kProgress) wire_dtype(recipe_.wire, flat_.data().scalar_type());
   read_rates();
   check_same_everywhere(*communicator_, flat_, model, recipe_);
@@ -133,35 +130,30 @@ Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch
 
 void Synchronizer::Impl::make_parameters() {
   const at::NoGradGuard no_grad;
-  at::ScalarType compute = flat_.data().scalar_type();
-  if (recipe_.compute == Compute::kBfloat16) {
-    if (compute != at::kFloat) {
-      throw OptionError(
-          fmt::format("compute = bfloat16 needs parameters of Float, but these are {}", c10::toString(compute)));
-    }
-    compute = at::kBFloat16;
-  }
+  const bool narrow = recipe_.compute == Compute::kBfloat16;
+  const at::ScalarType compute = narrow ? at::kBFloat16 : flat_.data().scalar_type();
   if (recipe_.zero == 3) {
-    parameters_ = std::make_unique<ParameterUnits>(island_, flat_, shard_, compute, units_, trace_);
+    parameters_ = std::make_unique<ParameterUnits>(island_, flat_, shard_, compute, units_, failure_, trace_);
   } else {
     parameters_ = std::make_unique<WholeParameters>(island_, flat_, shard_, compute, units_, trace_);
   }
 }
 
 void Synchronizer::Impl::make_gradients(const torch::nn::Module& model) {
-  const bool sharded = recipe_.zero > 0 || recipe_.compute == Compute::kBfloat16;
   const bool shared = recipe_.exchange == Recipe::Exchange::kGradients || island_.size() > 1;
-  if (sharded) {
-    auto gradients = std::make_unique<ShardedGradients>(island_, flat_, shard_, live(), optimizer_,
-                                                        recipe_.accumulation_steps, recipe_.zero >= 2, trace_);
+  if (trains_shard(recipe_)) {
+    auto gradients = std::make_unique<ShardedGradients>(
+        island_, flat_, shard_, live(), optimizer_, recipe_.accumulation_steps, recipe_.zero >= 2, failure_, trace_);
     if (auto* units = dynamic_cast<ParameterUnits*>(parameters_.get())) {
-      gradients->on_gradient_of_unit([units](std::size_t unit) { units->got_gradient(unit); });
+      gradients->tell([units](std::size_t unit) { units->got_gradient(unit); },
+                      [units, passes = recipe_.accumulation_steps] { units->passes_over(passes); });
+      units->on_passed([gradients = gradients.get()](std::size_t u, int passes) { gradients->close(u, passes); });
     }
     gradients_ = std::move(gradients);
   } else if (shared) {
     const auto group = island_.inside() ? island_.inside() : communicator_;
     gradients_ = std::make_unique<GradientReducer>(group, in_model_order(flat_.parameters(), model),
-                                                   recipe_.bucket_bytes, recipe_.accumulation_steps, trace_);
+                                                   recipe_.bucket_bytes, recipe_.accumulation_steps, failure_, trace_);
   } else {
     gradients_ = std::make_unique<OwnGradients>(flat_.parameters());
   }
@@ -211,6 +203,7 @@ void Synchronizer::Impl::check_samples(double samples) const {
 /// What the optimizer trains is laid out once, when the Synchronizer is made.
 void Synchronizer::Impl::check_optimizer() const {
   flat_.check_frozen();
+  flat_.check_in_place();
   const auto& groups = optimizer_.param_groups();
   const bool same = std::equal(groups.begin(), groups.end(), group_sizes_.begin(), group_sizes_.end(),
                                [](const auto& group, std::size_t size) { return group.params().size() == size; });
@@ -221,7 +214,7 @@ void Synchronizer::Impl::check_optimizer() const {
   }
 }
 
-void Synchronizer::Impl::step(double samples) {
+bool Synchronizer::Impl::step(double samples, Gradients::Use use) {
   check_samples(samples);
   check_optimizer();
   const std::int64_t round = round_now();
@@ -231,11 +224,11 @@ void Synchronizer::Impl::step(double samples) {
     computing = backward_over - last_return_;
     trace_.record({SpanKind::kCompute, last_return_, backward_over, round, -1, 0});
   }
-  gradients_->finish(round);
+  const bool update = gradients_->finish(round, use);
   if (gradients_->averaged()) last_return_ = Clock::now();
-  if (before_inner_step_) before_inner_step_();
+  if (update && before_inner_step_) before_inner_step_();
   parameters_->settle();
-  optimizer_.step();
+  if (update) optimizer_.step();
   ++steps_;
   const Clock::time_point computed = Clock::now();
   trace_.record({SpanKind::kCompute, last_return_, computed, round, -1, 0});
@@ -245,12 +238,14 @@ void Synchronizer::Impl::step(double samples) {
   bool round_ends = steps_ % recipe_.local_steps == 0;
   if (exchange_) {
     computing += computed - last_return_;
-    round_ends = exchange_->after_step(samples, rates_, std::chrono::duration<double>(computing).count());
+    round_ends = exchange_->after_step(update ? samples : 0, rates_, std::chrono::duration<double>(computing).count());
   }
-  // Whole gradients are the same in an island, and so is what its optimizers do with them: there, only the exchange
-  // changes a shard by itself.
-  const bool only_exchanged = exchange_ && recipe_.zero == 0 && recipe_.compute == Compute::kPlain;
-  parameters_->changed(only_exchanged ? exchange_->changed() : std::vector<Range>{{0, shard_.numel()}}, round);
+  // Whole gradients are the same in an island, and so is what its optimizers do with them: there, and in a step that is
+  // skipped, only the exchange changes a shard by itself.
+  const bool only_exchanged = !update || (exchange_ && !trains_shard(recipe_));
+  std::vector<Range> changed{{0, shard_.numel()}};
+  if (only_exchanged) changed = exchange_ ? exchange_->changed() : std::vector<Range>{};
+  parameters_->changed(changed, round);
   if (buffers_ && round_ends) {
     buffers_->apply();
     buffers_->launch(round);
@@ -259,9 +254,11 @@ void Synchronizer::Impl::step(double samples) {
     buffers_->check();
   }
   last_return_ = Clock::now();
+  return update;
 }
 
 void Synchronizer::Impl::finish() {
+  flat_.check_in_place();
   const at::NoGradGuard no_grad;
   parameters_->settle();
   if (exchange_) exchange_->finish();
@@ -316,16 +313,22 @@ Synchronizer::Synchronizer(const Cluster& cluster, torch::nn::Module& model, tor
     : impl_(std::make_unique<Impl>(cluster, model, optimizer, options)) {}
 Synchronizer::~Synchronizer() = default;
 
-void Synchronizer::step(double samples) {
-  impl_->unless_failed([&] { impl_->step(samples); });
+bool Synchronizer::step(double samples) {
+  return impl_->failure_.watch([&] { return impl_->step(samples, Gradients::Use::kStep); });
+}
+void Synchronizer::skip_step() {
+  impl_->failure_.watch([&] { impl_->step(1, Gradients::Use::kSkip); });
+}
+void Synchronizer::discard_gradients() {
+  impl_->failure_.watch([&] { impl_->gradients_->finish(impl_->round_now(), Gradients::Use::kDiscard); });
 }
 void Synchronizer::before_inner_step(std::function<void()> hook) { impl_->before_inner_step_ = std::move(hook); }
 double Synchronizer::clip_gradients(double max_norm) { return impl_->gradients_->clip(max_norm); }
 void Synchronizer::finish() {
-  impl_->unless_failed([&] { impl_->finish(); });
+  impl_->failure_.watch([&] { impl_->finish(); });
 }
 void Synchronizer::with_consensus(const std::function<void()>& body) {
-  impl_->unless_failed([&] { impl_->with_consensus(body); });
+  impl_->failure_.watch([&] { impl_->with_consensus(body); });
 }
 void Synchronizer::restart_clock() { impl_->restart_clock(); }
 std::int64_t Synchronizer::steps() const { return impl_->steps_; }

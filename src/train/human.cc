@@ -40,7 +40,7 @@ std::string recipe_text(const Recipe& recipe) {
 }
 
 std::string nothing_to_shard_text(int zero) {
-  return fmt::format("zero {} has nothing to shard: an island is one worker (island-size 1)", zero);
+  return fmt::format("zero {} has nothing to shard: there is only one worker", zero);
 }
 
 }  // namespace co2::train

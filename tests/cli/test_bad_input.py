@@ -204,7 +204,7 @@ def test_unreadable_corpus_folder():
 
 
 def test_plan_says_that_nothing_is_sharded():
-    result = co2("plan", "memory", "--zero", 2, "--json")
+    result = co2("plan", "memory", "--workers", 1, "--zero", 2, "--json")
     assert result.returncode == 0 and json.loads(result.stdout)["zero"] == 0
     assert "zero 2 has nothing to shard" in result.stderr
 

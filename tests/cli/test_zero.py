@@ -60,16 +60,17 @@ def compare(summary, planned):
     assert summary["bytes_sent_per_worker_and_step"] == pytest.approx(sent, rel=0.05)
 
 
-def test_a_shard_of_one_is_everything(tmp_path):
-    result = co2("train", *TRAINING, "--workers", 2, "--local-steps", 4, "--steps", 8, "--zero", 2, "--out", tmp_path / "o")
+def test_a_worker_alone_has_nothing_to_shard(tmp_path):
+    result = co2("train", *TRAINING, "--workers", 1, "--local-steps", 4, "--steps", 8, "--zero", 2, "--out", tmp_path / "o")
     assert result.returncode == 0, result.stderr
-    assert "zero 2 has nothing to shard: an island is one worker" in result.stdout + result.stderr
+    assert "zero 2 has nothing to shard: there is only one worker" in result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("options, parts", [
     (["--workers", 3, "--island-size", 2], ["island_size = 2", "3 workers", "must divide"]),
     (["--workers", 4, "--island-size", 2, "--strategy", "ddp"], ["island_size = 2", "one island of all 4 workers"]),
     (["--zero", 4], ["--zero", "0 to 3"]),
+    (["--workers", 2, "--zero", 2], ["zero = 2 is not allowed", "islands of one worker", "island_size"]),
     (["--workers", 2, "--island-size", 2, "--compute", "bfloat16"], ["compute = bfloat16", "zero = 1"]),
     (["--compute", "float8"], ["--compute", "bfloat16"]),
 ])

@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <co2/communicator.h>
 
+#include <chrono>
 #include <cstdint>
+#include <thread>
 
 #include "support/processes.h"
 
@@ -15,7 +17,7 @@ inline void expect_collectives_follow_their_definition(Communicator& group) {
   const int rank = group.rank();
   const int size = group.size();
   const int all = size * (size + 1) / 2;  // 1 + 2 + ... + size
-  for (const std::int64_t numel : {0, 1, 3, 1023, 1025}) {
+  for (const std::int64_t numel : {0, 1, 3, 1023, 1025, 40'001}) {
     const at::Tensor line = at::arange(numel, at::kFloat);
     const at::Tensor long_line = at::arange(size * numel, at::kFloat);
     const at::Tensor my_part = long_line.narrow(0, rank * numel, numel);
@@ -49,6 +51,12 @@ inline void expect_collectives_follow_their_definition(Communicator& group) {
 
     group.reduce_scatter(part, long_line - rank, ReduceOp::kMax)->wait();
     CO2_EXPECT(part.equal(my_part));
+
+    // The result is there as soon as the work says so, whether or not anybody has waited for it.
+    const at::Tensor unasked = at::full({numel}, -1.F);
+    const WorkPtr scatter = group.reduce_scatter(unasked, long_line * (rank + 1), ReduceOp::kSum);
+    while (!scatter->completed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    CO2_EXPECT(unasked.equal(my_part * all) && scatter->finished() >= scatter->started());
   }
   const WorkPtr work = group.barrier();
   work->wait();

@@ -1,6 +1,7 @@
 #include "flat/flat_parameters.h"
 #include "flat/shard.h"
 
+#include <co2/error.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -42,6 +43,44 @@ TEST(FlatParameters, TrainLikeUnflattenedOnes) {
   }
   EXPECT_TRUE(a->weight.equal(b->weight));
   EXPECT_TRUE(a->bias.equal(b->bias));
+}
+
+TEST(FlatParameters, KeepTheOrderOfElementsInMemory) {
+  struct Net : torch::nn::Module {
+    Net() {
+      last = register_parameter("last", torch::randn({4, 3, 5, 2}).to(at::MemoryFormat::ChannelsLast));
+      turned = register_parameter("turned", torch::randn({6, 7}).t());
+      gaps = register_parameter("gaps", torch::randn({6, 8}).slice(1, 0, 8, 2));
+    }
+    at::Tensor last, turned, gaps;
+  } net;
+  std::vector<at::Tensor> before;
+  for (const at::Tensor& p : net.parameters()) before.push_back(p.detach().clone());
+  torch::optim::SGD optimizer(net.parameters(), 0.1);
+  FlatParameters flat(optimizer);
+  const auto expect_same = [&] {
+    for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(net.parameters()[i].equal(before[i])) << i;
+    EXPECT_TRUE(net.last.is_contiguous(at::MemoryFormat::ChannelsLast));
+    EXPECT_TRUE(net.turned.t().is_contiguous());
+    EXPECT_TRUE(net.gaps.is_contiguous());  // there are none in the flat buffer
+  };
+  expect_same();
+  const at::Tensor copy = flat.data().clone();
+  flat.point_to(copy);
+  expect_same();
+  flat.point_to_units({copy.clone()});
+  expect_same();
+}
+
+TEST(FlatParameters, NoticeThatTheyWereMoved) {
+  torch::nn::Linear net(7, 5);
+  torch::optim::SGD optimizer(net->parameters(), 0.1);
+  const FlatParameters flat(optimizer);
+  flat.check_in_place();
+  net->to(torch::kFloat);  // changes nothing
+  flat.check_in_place();
+  net->bias.set_data(net->bias.clone());
+  EXPECT_THROW(flat.check_in_place(), OptionError);
 }
 
 // Rule 3: every element in exactly one unit, group, shard and fragment, for any sizes and numbers of workers.
