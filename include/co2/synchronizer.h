@@ -76,8 +76,8 @@ class Synchronizer {
   /// The inner optimizer's step, and whatever is due between workers after it. `samples` is this worker's weight for
   /// the step: unequal batches, or 0 to sit out. (`ddp` averages gradients equally, before the weight is known: there
   /// it must be 1.) Returns whether the inner optimizer has made its step: false if another worker of `ddp` or of the
-  /// island has called skip_step(). Throws CommError if an exchange that is due failed, or ConsensusError; once one of them
-  /// was thrown, every further call that would use the network throws it again, forward and backward included.
+  /// island has called skip_step(). Throws CommError if an exchange that is due failed, or ConsensusError; once one of
+  /// them was thrown, every further call that would use the network throws it again, forward and backward included.
   bool step(double samples = 1);
 
   /// In place of step(): leaves out the inner optimizer's step, say because the loss is not a number. What backward has

@@ -7,8 +7,8 @@
 namespace co2 {
 
 /// Remembers the first collective that failed, or a consensus that was broken: what the others did then is unknown, so
-/// whoever goes on must meet the same error again, and neither train alone unawares nor be told of the confusion that it
-/// has left behind.
+/// whoever goes on must meet the same error again, and neither train alone unawares nor be told of the confusion that
+/// it has left behind.
 ///
 /// Thread safety: used by the training thread and by the thread of backward, which must not overlap.
 class FirstFailure {
