@@ -15,7 +15,7 @@ LAYOUT = ["--workers", 4, "--island-size", 2, "--strategy", "co2", "--local-step
 
 
 def train(folder, *options):
-    result = co2("train", *TRAINING, *LAYOUT, "--steps", 48, "--learning-rate", 0.1, *options, "--out", folder)
+    result = co2("train", *TRAINING, *LAYOUT, "--steps", 48, "--learning-rate", 0.03, *options, "--out", folder)
     assert result.returncode == 0, result.stderr
     return json.loads((folder / "summary.json").read_text()), load_file(folder / "model/model.safetensors")
 
