@@ -8,7 +8,7 @@ set_source_files_properties(${_kernels} PROPERTIES SKIP_PRECOMPILE_HEADERS ON
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set_property(SOURCE outer/kernel_avx2.cc APPEND PROPERTY COMPILE_OPTIONS -mavx2)
   # GCC 12 warns about its own AVX-512 intrinsics.
-  set_property(SOURCE outer/kernel_avx512.cc APPEND PROPERTY COMPILE_OPTIONS -mavx512f -Wno-maybe-uninitialized)
+  set_property(SOURCE outer/kernel_avx512.cc APPEND PROPERTY COMPILE_OPTIONS -mavx512f -Wno-maybe-uninitialized -Wno-uninitialized)
 endif()
 
 # at::parallel_for is a template that runs serially unless its user is compiled with OpenMP. The runtime is the one that
