@@ -32,7 +32,7 @@ Examples:
   co2 lab                                    strategies side by side on slow links, on this machine alone
   co2 plan memory --model xl --workers 8     what each worker will hold
 
-Exit codes: 0 success, 2 an option, 3 the cluster, 4 a file, 5 communication, 130 stopped by Ctrl-C.)";
+Exit codes: 0 success, 2 an option, 3 the cluster, 4 a file, 5 communication, 6 a broken consensus, 130 stopped by Ctrl-C.)";
 
 /// The names that a word could have meant: flags if it starts with a dash, subcommands otherwise.
 std::vector<std::string> valid_names(const CLI::App& app, bool flags) {

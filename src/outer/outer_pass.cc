@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
 
 #include "outer/fused.h"
 
@@ -97,15 +96,18 @@ double squared_norm(const at::Tensor& tensor) {
                    [&](const auto* data) { return fused::squared_norm(fused::best_kernel(), data, tensor.numel()); });
 }
 
-bool is_zero(const at::Tensor& tensor) {
-  const bool readable = tensor.is_cpu() && (can_fuse(tensor) || tensor.scalar_type() == at::kBFloat16);
-  if (!readable) return !tensor.ne(0).any().item<bool>();
-  return with_wire(tensor, [&]<class Wire>(Wire* data) {
-    return std::all_of(data, data + tensor.numel(), [](Wire value) {
-      if constexpr (std::is_same_v<Wire, Bfloat16>) return (static_cast<std::uint16_t>(value) & 0x7fff) == 0;  // or -0
-      return value == Wire{};
-    });
-  });
+bool is_rounding(const at::Tensor& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
+                 double rate) {
+  constexpr std::int64_t kAtOnce = 1024;
+  constexpr double kRounding = 0x1p-20;
+  for (std::int64_t begin = 0; begin < sum.numel(); begin += kAtOnce) {
+    const auto some = [&](const at::Tensor& tensor) {
+      return tensor.narrow(0, begin, std::min(kAtOnce, sum.numel() - begin)).to(at::kDouble).abs_();
+    };
+    const at::Tensor limit = (some(consensus) + some(momentum) * rate) * kRounding;
+    if (some(sum).mul_(scale).gt(limit).any().item<bool>()) return false;
+  }
+  return true;
 }
 
 double next_momentum_squared_norm(const at::Tensor& sum, const at::Tensor& momentum, const Move& move) {

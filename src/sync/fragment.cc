@@ -46,6 +46,7 @@ void MessagePool::release() {
 void SinceLaunch::add_step(double more_samples, const std::vector<double>& rates_now) {
   samples += more_samples;
   steps += 1;
+  unsent_steps += 1;
   rates.resize(rates_now.size());
   for (std::size_t g = 0; g < rates.size(); ++g) rates[g] += rates_now[g];
 }
@@ -53,8 +54,17 @@ void SinceLaunch::add_step(double more_samples, const std::vector<double>& rates
 void SinceLaunch::add(const SinceLaunch& other, double share) {
   samples += share * other.samples;
   steps += share * other.steps;
+  unsent_steps += share * other.unsent_steps;
   rates.resize(std::max(rates.size(), other.rates.size()));
   for (std::size_t g = 0; g < other.rates.size(); ++g) rates[g] += share * other.rates[g];
+}
+
+void SinceLaunch::restart(bool sent) {
+  samples = 0;
+  steps = 0;
+  if (!sent) return;
+  unsent_steps = 0;
+  rates.clear();
 }
 
 Fragment::Fragment(int index, ExchangeContext& context, const Range& where, const at::Tensor& consensus,
@@ -83,7 +93,7 @@ void Fragment::launch(MessagePool& pool, std::int64_t apply_step, std::int64_t r
   Header header;
   header.weight = since_launch_.samples;
   if (recipe_.rate_units) {
-    for (const double sum : since_launch_.rates) header.rates.push_back(sum / std::max(since_launch_.steps, 1.0));
+    for (const double sum : since_launch_.rates) header.rates.push_back(sum / since_launch_.unsent_steps);
   }
   std::vector<WireFormat::Progress> progress;
   for (const Part& part : parts_) progress.push_back({part.range, cut(consensus_, part.range), part.live});
@@ -94,10 +104,11 @@ void Fragment::launch(MessagePool& pool, std::int64_t apply_step, std::int64_t r
     if (rate > 0) header.size += squared[i] / (rate * rate);
   }
   header.size = std::sqrt(header.size / static_cast<double>(std::max<std::int64_t>(numel(), 1)));
+  header.size *= since_launch_.steps / since_launch_.unsent_steps;  // per round
   header.check = consensus_check(consensus_, launches_++);
   exchange.header = to_sum(header);
   exchange.header_work = context_.control.all_reduce(exchange.header, ReduceOp::kSum);
-  since_launch_ = {};
+  since_launch_.restart(header.weight > 0 || recipe_.restart != Restart::kKeep);
   // In the paper's first round there is nothing to apply yet: x_1 = x_0, and the worker restarts from there. Without it
   // the progress that has just been launched would be measured, and sent, once more.
   if (recipe_.restart == Restart::kPaper && recipe_.delay != 0 && in_flight_.empty()) {
@@ -195,8 +206,9 @@ TransferTime Fragment::apply(MessagePool& pool, bool finishing) {
   for (const Part& part : parts_) {
     const double rate = arrived.rates[part.group];
     move.progress_scale = arrived.scale / rate;
-    for (const auto& [range, moves] : runs(part, arrived.sum, move.momentum)) {
-      move.rate = moves ? recipe_.outer_rate * rate : 0;
+    move.rate = recipe_.outer_rate * rate;
+    for (const auto& [range, trained] : runs(part, arrived, oldest.momentum)) {
+      move.momentum = trained ? oldest.momentum : 0;
       const Range in_live{range.begin - part.range.begin, range.end - part.range.begin};
       norms += outer::apply(cut(arrived.sum, range), cut(momentum_, range), cut(consensus_, range), cut(sent, range),
                             cut(part.live, in_live), move, want_norm);
@@ -213,19 +225,20 @@ TransferTime Fragment::apply(MessagePool& pool, bool finishing) {
   return on_the_wire;
 }
 
-/// The stretches of a part that move, and those that stay where they are: a parameter of which nobody has made any
-/// progress, because it is frozen for a while, must not go on moving by momentum alone.
-std::vector<Fragment::Run> Fragment::runs(const Part& part, const at::Tensor& sum, double momentum) const {
+/// The stretches of a part that feel momentum, and those that do not: a parameter of which nobody has made any progress
+/// but what rounding looks like, because it is frozen for a while, must not go on moving by momentum alone.
+std::vector<Fragment::Run> Fragment::runs(const Part& part, const Arrived& arrived, double momentum) const {
   if (momentum == 0) return {{part.range, true}};
   std::vector<Run> result;
   for (std::size_t i = 0; i < part.parameters.size(); ++i) {
     const std::int64_t end = i + 1 < part.parameters.size() ? part.parameters[i + 1] : part.range.end;
     const Range parameter{part.parameters[i], end};
-    const bool moves = !outer::is_zero(cut(sum, parameter));
-    if (!result.empty() && result.back().moves == moves) {
+    const bool trained = !outer::is_rounding(cut(arrived.sum, parameter), arrived.scale, cut(consensus_, parameter),
+                                             cut(momentum_, parameter), arrived.rates[part.group]);
+    if (!result.empty() && result.back().trained == trained) {
       result.back().range.end = end;
     } else {
-      result.push_back({parameter, moves});
+      result.push_back({parameter, trained});
     }
   }
   return result;

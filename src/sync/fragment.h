@@ -54,9 +54,12 @@ struct ExchangeContext {
 struct SinceLaunch {
   double samples = 0;
   double steps = 0;
-  std::vector<double> rates;  ///< their sum over the steps, per parameter group
+  double unsent_steps = 0;    ///< also of rounds before that, in which it sent nothing and kept its progress
+  std::vector<double> rates;  ///< their sum over the unsent steps, per parameter group
 
   void add_step(double more_samples, const std::vector<double>& rates_now);
+  /// It was launched, and what it stood for was sent, or is kept.
+  void restart(bool sent);
   /// A share of what another fragment has, whose elements this one takes over.
   void add(const SinceLaunch& other, double share);
 };
@@ -117,16 +120,16 @@ class Fragment {
     double scale = 0;           ///< of the sum: 1 / (Σw Λ), and less if it is a burst
   };
 
-  /// Parameters next to each other that move, or do not.
+  /// Parameters next to each other that are being trained, or are not.
   struct Run {
     Range range;  ///< within the fragment
-    bool moves = true;
+    bool trained = true;
   };
 
   Arrived arrived(const InFlight& exchange);
   double staleness_gap(const InFlight& exchange, const Arrived& arrived) const;
   double momentum_scale(const InFlight& exchange, const Arrived& arrived) const;
-  std::vector<Run> runs(const Part& part, const at::Tensor& sum, double momentum) const;
+  std::vector<Run> runs(const Part& part, const Arrived& arrived, double momentum) const;
   void count_clipped(double share);
 
   const int index_;

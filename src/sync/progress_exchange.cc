@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <co2/error.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -234,7 +235,23 @@ void ProgressExchange::average_live_parameters() {
   }
 }
 
+/// All of it: exchanges compare a part at a time, and this is the last chance.
+void ProgressExchange::compare_consensus() const {
+  Header header;
+  for (std::int64_t part = 0; part < kConsensusParts; ++part) {
+    header.check = static_cast<std::uint16_t>(31 * header.check + consensus_check(consensus_, part));
+  }
+  const at::Tensor sums = to_sum(header);
+  context_.control.all_reduce(sums, ReduceOp::kSum)->wait();
+  if (!agreed(sums, context_.control.size()).same_consensus) {
+    throw ConsensusError(
+        "the workers no longer agree on the consensus: something has changed it on one of them, or a memory or a program "
+        "there is broken. Go on from the last model that you saved");
+  }
+}
+
 void ProgressExchange::finish() {
+  compare_consensus();
   // Idle buffers make room for those that only finishing needs: it must not be the peak of memory of a whole run.
   pool_->release();
   apply_all_in_flight();

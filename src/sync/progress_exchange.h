@@ -64,6 +64,7 @@ class ProgressExchange {
   void apply(Fragment& fragment, MessagePool& pool, bool finishing);
   void apply_all_in_flight();
   void average_live_parameters();
+  void compare_consensus() const;
 
   Recipe& recipe_;
   Trace& trace_;

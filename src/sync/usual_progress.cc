@@ -6,7 +6,7 @@
 namespace co2 {
 
 namespace {
-constexpr double kFading = 0.98;
+constexpr double kFading = 0.999;
 constexpr int kToKnow = 2;
 }  // namespace
 

@@ -5,9 +5,9 @@ namespace co2 {
 /// How large a fragment's progress usually is, and so what a burst is. One number per exchange goes in, the same on all
 /// workers: the mean over the workers of the root mean square of their progress, in units of the inner rate.
 ///
-/// What is usual is the largest of the recent exchanges: it fades by 2 % with each. So it follows every optimizer, at
-/// any scale of its gradients, up within an exchange and down within some dozens; and in units of the rate it does not
-/// feel a schedule. Rounds differ in length: progress grows with the number of steps if they agree in direction, and
+/// What is usual is the largest of the exchanges so far, which fades by a thousandth with each: a layer that rests for
+/// some hundred rounds, but for weight decay, may go on as before. So it follows every optimizer, at any scale of its
+/// gradients, up within an exchange; and in units of the rate it does not feel a schedule. Rounds differ in length: progress grows with the number of steps if they agree in direction, and
 /// with its root if they do not. Whichever allows more is what is allowed.
 class UsualProgress {
  public:

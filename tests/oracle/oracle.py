@@ -92,10 +92,11 @@ class Since:
     """What a worker has done on a fragment since its last launch."""
 
     def __init__(self, groups):
-        self.samples, self.steps, self.rates = 0.0, 0.0, np.zeros(groups)
+        self.samples, self.steps, self.unsent, self.rates = 0.0, 0.0, 0.0, np.zeros(groups)
 
-    def add(self, samples, steps, rates):
-        self.samples, self.steps, self.rates = self.samples + samples, self.steps + steps, self.rates + rates
+    def add(self, samples, steps, unsent, rates):
+        self.samples, self.steps = self.samples + samples, self.steps + steps
+        self.unsent, self.rates = self.unsent + unsent, self.rates + rates  # also of rounds in which nothing was sent
 
 
 class Exchange:
@@ -195,7 +196,7 @@ class Oracle:
                         continue
                     share = common / (new.where.stop - new.where.start)
                     for mine, its in zip(new.since, old.since):
-                        mine.add(share * its.samples, share * its.steps, share * its.rates)
+                        mine.add(share * its.samples, share * its.steps, share * its.unsent, share * its.rates)
                     self.take_over_usual(new, old)
             self.old_fragments, self.fragments = self.fragments, fragments
         self.round = following
@@ -219,7 +220,7 @@ class Oracle:
 
     def rates_of(self, since):
         """A worker's mean rate of the steps since the launch, per group."""
-        return since.rates / since.steps
+        return since.rates / since.unsent
 
     def agreed_rates(self, weights, rates):
         total = sum(weights)
@@ -242,13 +243,13 @@ class Oracle:
         return fragment.usual * max(longer, np.sqrt(longer))
 
     def burst_factor(self, fragment, exchange):
-        """At most `clip` times what is usual, the largest of the recent exchanges, which fades by 2 % with each."""
+        """At most `clip` times what is usual, the largest of the exchanges so far, which fades with each."""
         if self.o["clip"] == 0 or self.o["clip_mode"] != "usual" or exchange.size == 0:
             return 1.0
         usual = self.usual_after(fragment, exchange.steps)
         allowed = self.o["clip"] * usual if fragment.exchanges >= 2 else np.inf  # the first two tell what is usual
         fragment.exchanges += 1
-        fragment.usual = max(min(exchange.size, allowed), 0.98 * usual)
+        fragment.usual = max(min(exchange.size, allowed), 0.999 * usual)
         fragment.usual_steps = exchange.steps
         return min(1.0, allowed / exchange.size)
 
@@ -297,11 +298,12 @@ class Oracle:
         norm = np.linalg.norm(m)
         return m * (phi / norm) if norm > phi else m
 
-    def moves(self, fragment, D):
-        """Which elements move: not those of a parameter of which nobody has made any progress."""
+    def trained(self, fragment, D, gamma):
+        """Which elements feel momentum: not those of a parameter of which nobody has made more progress than rounding."""
         result = np.zeros(self.layout.total, dtype=bool)
-        progress = np.zeros(self.layout.total)
-        progress[fragment.where] = D
+        progress = np.zeros(self.layout.total, dtype=bool)
+        progress[fragment.where] = np.abs(D) > 2.0 ** -20 * (np.abs(self.x[fragment.where])
+                                                            + np.abs(gamma * self.m[fragment.where]))
         for begin, end in self.layout.parameters:
             result[begin:end] = progress[begin:end].any()
         return result[fragment.where]
@@ -325,14 +327,19 @@ class Oracle:
             for w, s in zip(weights, sent):
                 D = self.add(D, w * s)
             D = D / sum(weights)
-            size = sum(w * self.size(fragment, s, r) for w, s, r in zip(weights, sent, rates)) / sum(weights)
+            # Per round, also of a worker that has sent nothing for several of them.
+            size = sum(w * self.size(fragment, s, r) * since.steps / since.unsent for w, s, r, since
+                       in zip(weights, sent, rates, fragment.since)) / sum(weights)
         if self.restarts_without_apply(f, fragment):
             for worker in self.workers:
                 worker.live[fragment.where] = self.x[fragment.where]
         fragment.in_flight.append(Exchange(self.due(f), D, sent, self.x[fragment.where].copy(),
                                            self.agreed_rates(weights, rates), size, fragment.since[0].steps,
                                            self.beta()))
-        fragment.since = [Since(len(self.case["groups"])) for _ in self.workers]
+        for w, since in enumerate(fragment.since):
+            fragment.since[w] = Since(len(self.case["groups"]))
+            if weights[w] == 0 and self.o["restart"] == "keep":
+                fragment.since[w].add(0.0, 0.0, since.unsent, since.rates)
 
     def restarts_without_apply(self, f, fragment):
         """`paper` restarts at every launch; in the first round there is nothing to apply, so x_1 = x_0."""
@@ -350,10 +357,10 @@ class Oracle:
         gamma = self.per_element(self.guarded_rates(exchange))[where] if self.o["rate_units"] else np.ones(len(exchange.D))
         scale = self.burst_factor(fragment, exchange) / self.staleness_gap(exchange, fragment)
         g = scale * exchange.D / self.rate_in(gamma)
-        beta = exchange.beta
+        beta = exchange.beta * self.trained(fragment, exchange.D, gamma)
         self.m[where] = self.clip(beta * self.m[where] + g)
         direction = g + beta * self.m[where] if self.o["nesterov"] else self.m[where]
-        move = self.o["outer_rate"] * self.rate_out(gamma) * direction * self.moves(fragment, exchange.D)
+        move = self.o["outer_rate"] * self.rate_out(gamma) * direction
         self.x[where] = self.x[where] - move
         for worker, sent in zip(self.workers, exchange.sent):
             live = worker.live[where]
@@ -395,7 +402,7 @@ class Oracle:
             return
         for fragment in self.fragments:
             for w, since in enumerate(fragment.since):
-                since.add(case["samples"][w][index], 1.0, self.rates(w, index))
+                since.add(case["samples"][w][index], 1.0, 1.0, self.rates(w, index))
         if not self.launches_first():
             self.apply_due()
         self.launch_due()

@@ -66,7 +66,6 @@ MUTATIONS = {
     "no rate units": rule([PAPER, SLOWMO], rate_in=lambda self, gamma: 1.0, rate_out=lambda self, gamma: 1.0),
     "rate units where there are none": rule([STREAM, DILOCO], __init__=lambda self, case, data: (
         Oracle.__init__(self, case, data), self.o.update(rate_units=True))[0]),
-    "rate guarded by one": rule([ZEROS], guarded_rates=lambda self, e: np.where(e.rates > 0, e.rates, 1.0)),
     "the rate of the last step": rule([PAPER, SLOWMO], rates_of=lambda self, since: self.rates(0, self.t - 1)),
     "each worker's own rate": rule([OWN_RATES], agreed_rates=lambda self, weights, rates: rates[0]),
     "rates not weighed": rule([OWN_RATES], agreed_rates=lambda self, weights, rates: sum(rates) / len(rates)),

@@ -180,6 +180,22 @@ TEST(Clip, TakesABurst) {
   EXPECT_NEAR(d.clipping.lost / 4, 1 - 48.0 / 1011, 0.05);
 }
 
+// Who sat out keeps its progress, and comes back with that of many rounds at once.
+TEST(Clip, LeavesProgressThatWasKeptAlone) {
+  run_workers(2, [](const Cluster& cluster) {
+    Toy toy({64});
+    auto optimizer = plain_sgd(toy, 0.01);
+    Synchronizer sync(cluster, toy, optimizer, {.local_steps = 4, .momentum = 0});
+    for (int t = 0; t < 400; ++t) {
+      toy.set_gradients(1);
+      sync.step(t >= 40 && t < 240 ? 0 : 1);
+    }
+    sync.finish();
+    EXPECT_NEAR(sync.live()[0].item<double>(), -4, 1e-4);
+    EXPECT_EQ(sync.clipping().clipped, 0);
+  });
+}
+
 TEST(Clip, CountsWhatTheOtherModesTake) {
   for (const ClipMode mode : {ClipMode::kValue, ClipMode::kNorm}) {
     run_workers(2, [&](const Cluster& cluster) {
@@ -260,6 +276,20 @@ TEST(Consensus, ThatDiffersIsAnErrorOnAllWorkers) {
     EXPECT_THROW(sync.finish(), ConsensusError);
   });
   EXPECT_EQ(noticed, 3);
+}
+
+TEST(Consensus, ThatDiffersIsFoundByFinishAtTheLatest) {
+  run_workers(3, [](const Cluster& cluster) {
+    Toy toy({4096});
+    auto optimizer = plain_sgd(toy, 0.1);
+    Synchronizer sync(cluster, toy, optimizer, {.local_steps = 4});
+    for (int t = 0; t < 8; ++t) {
+      toy.set_gradients(1);
+      sync.step();
+    }
+    if (cluster.rank() == 1) sync.consensus()[4000].add_(1000);
+    EXPECT_THROW(sync.finish(), ConsensusError);
+  });
 }
 
 // A parameter that nobody trains for a while stays where it is, and loses what momentum remembered of it.

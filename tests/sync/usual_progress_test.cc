@@ -47,6 +47,13 @@ TEST(UsualProgress, WhatStaysLargeBecomesUsual) {
   EXPECT_LE(limited, 5);  // 4^5 > 1000
 }
 
+TEST(UsualProgress, WhatRestedMayGoOn) {
+  UsualProgress usual;
+  for (int i = 0; i < 10; ++i) usual.limit(1, 12, kMost);
+  for (int i = 0; i < 300; ++i) usual.limit(1e-4, 12, kMost);  // weight decay alone
+  EXPECT_EQ(usual.limit(1, 12, kMost), 1);
+}
+
 TEST(UsualProgress, TheScaleDoesNotMatter) {
   for (const double scale : {1e-30, 1.0, 1e30}) {
     UsualProgress usual;
