@@ -102,6 +102,7 @@ class Synchronizer {
 
   /// Runs `body` with the consensus in the model's parameters, then puts the live parameters back. `none` and `ddp`
   /// have no consensus apart from the live parameters: the body runs on those. Its time does not count as computing.
+  /// It must only read the parameters: what it writes to them would become the consensus.
   void with_consensus(const std::function<void()>& body);
 
   /// What has happened since the last step() was no training (an evaluation outside of with_consensus(), saving a

@@ -49,8 +49,8 @@ ApplyNorms apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Te
 /// Squared 2-norm, in a fixed order of summation.
 double squared_norm(const at::Tensor& tensor);
 
-/// Whether no element of scale * sum is more than what rounding leaves of the consensus and of a move by rate * momentum:
-/// 2^-20 of them. Quick if one of the first is.
+/// Whether no element of scale * sum is more than what rounding leaves of the consensus and of a move by rate *
+/// momentum: 2^-20 of them. Quick if one of the first is.
 bool is_rounding(const at::Tensor& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
                  double rate);
 

@@ -245,7 +245,8 @@ void ProgressExchange::compare_consensus() const {
   context_.control.all_reduce(sums, ReduceOp::kSum)->wait();
   if (!agreed(sums, context_.control.size()).same_consensus) {
     throw ConsensusError(
-        "the workers no longer agree on the consensus: something has changed it on one of them, or a memory or a program "
+        "the workers no longer agree on the consensus: something has changed it on one of them, or a memory or a "
+        "program "
         "there is broken. Go on from the last model that you saved");
   }
 }

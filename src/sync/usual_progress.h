@@ -7,8 +7,9 @@ namespace co2 {
 ///
 /// What is usual is the largest of the exchanges so far, which fades by a thousandth with each: a layer that rests for
 /// some hundred rounds, but for weight decay, may go on as before. So it follows every optimizer, at any scale of its
-/// gradients, up within an exchange; and in units of the rate it does not feel a schedule. Rounds differ in length: progress grows with the number of steps if they agree in direction, and
-/// with its root if they do not. Whichever allows more is what is allowed.
+/// gradients, up within an exchange; and in units of the rate it does not feel a schedule. Rounds differ in length:
+/// progress grows with the number of steps if they agree in direction, and with its root if they do not. Whichever
+/// allows more is what is allowed.
 class UsualProgress {
  public:
   /// The factor, at most 1, that brings an exchange of this size down to `most` times what is usual. It is 1 for the
