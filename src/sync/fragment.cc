@@ -1,7 +1,6 @@
 #include "sync/fragment.h"
 
 #include <ATen/ATen.h>
-#include <co2/error.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -120,12 +119,7 @@ void Fragment::launch(MessagePool& pool, std::int64_t apply_step, std::int64_t r
 /// The sum, and how it is to be applied. Changes nothing but what it learns about usual progress.
 Fragment::Arrived Fragment::arrived(const InFlight& exchange) {
   const AgreedHeader header = agreed(exchange.header, context_.control.size());
-  if (!header.same_consensus) {
-    throw ConsensusError(fmt::format(
-        "the workers no longer agree on the consensus of fragment {} (round {}): something has changed it on one of "
-        "them, or a memory or a program there is broken. Nothing was applied; go on from the last model that you saved",
-        index_, exchange.round));
-  }
+  require_same_consensus(header, fmt::format("the consensus of fragment {} (round {})", index_, exchange.round));
   Arrived result;
   result.sum = context_.wire.sum(exchange.message);
   result.total_weight = header.total_weight;

@@ -1,6 +1,8 @@
 #include "sync/header.h"
 
 #include <ATen/ATen.h>
+#include <co2/error.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
@@ -37,6 +39,14 @@ AgreedHeader agreed(const at::Tensor& sums, int workers) {
   const auto squares = static_cast<std::uint64_t>(values[kSquaredCheck]);
   result.same_consensus = squares * static_cast<std::uint64_t>(workers) == sum * sum;
   return result;
+}
+
+void require_same_consensus(const AgreedHeader& header, const std::string& of) {
+  if (header.same_consensus) return;
+  throw ConsensusError(fmt::format(
+      "the workers no longer agree on {}: something has changed it on one of them, or a memory or a program there is "
+      "broken. Nothing was applied; go on from the last model that you saved",
+      of));
 }
 
 std::uint16_t consensus_check(const at::Tensor& consensus, std::int64_t turn) {

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace co2 {
@@ -27,6 +28,9 @@ struct AgreedHeader {
 /// Numbers whose sum over the workers agreed() understands.
 at::Tensor to_sum(const Header& header);
 AgreedHeader agreed(const at::Tensor& sums, int workers);
+
+/// Throws ConsensusError unless all checks were equal. `of`: which part of the consensus, for the message.
+void require_same_consensus(const AgreedHeader& header, const std::string& of);
 
 /// A checksum of one of kConsensusParts parts of a fragment's consensus, which take turns: a worker whose consensus has
 /// other bits is found after a few exchanges, and looking for it costs nothing that could be measured.

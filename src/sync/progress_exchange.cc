@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <co2/error.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -243,12 +242,7 @@ void ProgressExchange::compare_consensus() const {
   }
   const at::Tensor sums = to_sum(header);
   context_.control.all_reduce(sums, ReduceOp::kSum)->wait();
-  if (!agreed(sums, context_.control.size()).same_consensus) {
-    throw ConsensusError(
-        "the workers no longer agree on the consensus: something has changed it on one of them, or a memory or a "
-        "program "
-        "there is broken. Go on from the last model that you saved");
-  }
+  require_same_consensus(agreed(sums, context_.control.size()), "the consensus");
 }
 
 void ProgressExchange::finish() {
