@@ -34,8 +34,11 @@ class Cluster {
 
   /// `size` workers as threads of this process: deterministic order of summation, no network. For tests, for many
   /// virtual workers, and as an oracle. `before_collective`, if given, runs on the background thread before each
-  /// collective is carried out: a test can hold the wire there, or throw to break it.
-  static std::vector<Cluster> in_process(int size, std::function<void()> before_collective = {});
+  /// collective is carried out: a test can hold the wire there, or throw to break it. A worker that ends, so that its
+  /// handles and what it has made of them are gone, is an error for those that wait for it; one that does not come for
+  /// `collective_timeout` as well.
+  static std::vector<Cluster> in_process(int size, std::function<void()> before_collective = {},
+                                         std::chrono::milliseconds collective_timeout = std::chrono::minutes(10));
 
   int rank() const;
   int size() const;

@@ -53,7 +53,8 @@ inline constexpr int kAuto = -1;
 /// honour is an error.
 struct Options {
   Strategy strategy = Strategy::kCo2;
-  int local_steps = kAuto;                ///< tau: steps between two exchanges of a fragment, 1..1000000, or kAuto
+  /// tau: steps between two exchanges of a fragment, 1..1000000, or kAuto. (`ddp` exchanges in every step.)
+  int local_steps = kAuto;
   int max_local_steps = 256;              ///< the highest tau that kAuto may choose, 1..1000000
   double exchange_share = 0.02;           ///< kAuto: share of the time that exchanges may take from training, > 0..1
   std::optional<int> fragments = {};      ///< P: parts of the model that are exchanged in turn, 1..local_steps
@@ -65,7 +66,7 @@ struct Options {
   std::optional<double> clip = {};        ///< phi: what clip_mode limits to; 0 is off
   std::optional<ClipMode> clip_mode = {};
   std::optional<Restart> restart = {};
-  std::optional<double> mix = {};  ///< rho: the worker's own share in Restart::kMix, 0..1
+  std::optional<double> mix = {};  ///< rho: the worker's own share in Restart::kMix, 0..1; above 0 with a delay
   Wire wire = Wire::kPlain;
   int accumulation_steps = 1;            ///< backward passes per step(); `ddp` sends after the last one, >= 1
   std::int64_t bucket_bytes = 25 << 20;  ///< about how much one collective carries, 1 KiB..1 GiB

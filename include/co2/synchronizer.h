@@ -74,10 +74,11 @@ class Synchronizer {
   Synchronizer& operator=(const Synchronizer&) = delete;
 
   /// The inner optimizer's step, and whatever is due between workers after it. `samples` is this worker's weight for
-  /// the step: unequal batches, or 0 to sit out. (`ddp` averages gradients equally, before the weight is known: there
-  /// it must be 1.) Returns whether the inner optimizer has made its step: false if another worker of `ddp` or of the
-  /// island has called skip_step(). Throws CommError if an exchange that is due failed, or ConsensusError; once one of
-  /// them was thrown, every further call that would use the network throws it again, forward and backward included.
+  /// the step: unequal batches (1e-9 to 1e9), or 0 to sit out. (`ddp` averages gradients equally, before the weight is
+  /// known: there it must be 1, and all workers that share gradients must have the same rates.) Returns whether the
+  /// inner optimizer has made its step: false if another worker of `ddp` or of the island has called skip_step().
+  /// Throws CommError if an exchange that is due failed, or ConsensusError; once one of them was thrown, every further
+  /// call that would use the network throws it again, forward and backward included.
   bool step(double samples = 1);
 
   /// In place of step(): leaves out the inner optimizer's step, say because the loss is not a number. What backward has
@@ -97,12 +98,13 @@ class Synchronizer {
   void before_inner_step(std::function<void()> hook);
 
   /// Applies what is in flight, then averages the live parameters and buffers of all workers, blocking. Afterwards all
-  /// workers hold the same model, and training may go on. `none` exchanges nothing here either.
+  /// workers hold the same model, and training may go on. In `ddp` they must hold it already: parameters that differ by
+  /// more than rounding are a ConsensusError. `none` exchanges nothing here either.
   void finish();
 
   /// Runs `body` with the consensus in the model's parameters, then puts the live parameters back. `none` and `ddp`
   /// have no consensus apart from the live parameters: the body runs on those. Its time does not count as computing.
-  /// It must only read the parameters: what it writes to them would become the consensus.
+  /// It must only read the model: parameters that it has changed are a ConsensusError, a step() in it an OptionError.
   void with_consensus(const std::function<void()>& body);
 
   /// What has happened since the last step() was no training (an evaluation outside of with_consensus(), saving a

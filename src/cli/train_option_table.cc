@@ -225,7 +225,7 @@ void add_sync(std::vector<TrainOption>& options) {
       one_of("strategy", group, strategy_names(), "What is exchanged, and when", CO2_FIELD(sync.strategy)));
   options.push_back(whole_or_auto("local-steps", group, 1, 1'000'000,
                                   "τ: steps between two exchanges of the same fragment; auto: as few as hide the "
-                                  "exchange, adapted while training",
+                                  "exchange, adapted while training; ddp exchanges in every step",
                                   CO2_FIELD(sync.local_steps)));
   options.push_back(whole("max-local-steps", group, 1, 1'000'000, "The highest τ that auto may choose",
                           CO2_FIELD(sync.max_local_steps)));
@@ -245,7 +245,8 @@ void add_sync(std::vector<TrainOption>& options) {
                            CO2_FIELD(sync.momentum)));
   options.push_back(yes_no("nesterov", group, "Look ahead along the outer momentum", CO2_FIELD(sync.nesterov)));
   options.push_back(yes_no("penalty", group, "Divide progress by its staleness gap", CO2_FIELD(sync.penalty)));
-  options.push_back(number("clip", group, 0, 1e9, Ends::kBoth, "φ: limit against bursts, as clip-mode says; 0: off",
+  options.push_back(number("clip", group, 0, 1e9, Ends::kBoth,
+                           "φ: limit against bursts, as clip-mode says (usual: at least 1); 0: off",
                            CO2_FIELD(sync.clip)));
   options.push_back(one_of("clip-mode", group, {"usual", "value", "norm"},
                            "usual: a fragment's progress to φ times its usual size; value, norm: each element of the "

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <tuple>
 
 #include "cluster/environment.h"
@@ -18,9 +19,12 @@ namespace co2 {
 namespace {
 
 /// Groups of workers that are threads, by name: the first rank to ask makes one, the others join it.
+///
+/// Thread safety: every member may be called from any thread.
 class InProcessHub {
  public:
-  explicit InProcessHub(std::function<void()> before_collective) : before_collective_(std::move(before_collective)) {}
+  InProcessHub(int size, std::chrono::milliseconds timeout, std::function<void()> before_collective)
+      : timeout_(timeout), before_collective_(std::move(before_collective)), gone_(static_cast<std::size_t>(size)) {}
 
   std::shared_ptr<Communicator> join(const std::string& name, const std::vector<int>& ranks, int place_in_group) {
     const auto size = static_cast<int>(ranks.size());
@@ -28,21 +32,42 @@ class InProcessHub {
     const std::lock_guard lock(mutex_);
     // A rank that asks for a name again wants another group, whether or not the others have come for the first one.
     auto [place, added] = groups_.try_emplace({name, ranks, asked_[{name, ranks, rank}]++});
-    if (added) place->second = {std::make_shared<InProcessGroup>(size, before_collective_), 0};
     Entry& entry = place->second;
+    if (added) {
+      entry = {std::make_shared<InProcessGroup>(size, timeout_, before_collective_), {}};
+      for (int i = 0; i < size; ++i) {
+        if (gone_[static_cast<std::size_t>(ranks[static_cast<std::size_t>(i)])]) entry.group->leave(i);
+      }
+    }
     auto communicator = entry.group->join(place_in_group);
+    entry.joined.insert(rank);
     // The group then lives as long as its members.
-    if (++entry.joined == size) groups_.erase(place);
+    if (entry.joined.size() == ranks.size()) groups_.erase(place);
     return communicator;
+  }
+
+  /// Nobody is left who could join as this rank.
+  void leave(int rank) {
+    const std::lock_guard lock(mutex_);
+    gone_[static_cast<std::size_t>(rank)] = true;
+    for (auto& [key, entry] : groups_) {
+      const std::vector<int>& ranks = std::get<1>(key);
+      const auto place = std::find(ranks.begin(), ranks.end(), rank);
+      if (place != ranks.end() && !entry.joined.contains(rank)) {
+        entry.group->leave(static_cast<int>(place - ranks.begin()));
+      }
+    }
   }
 
  private:
   struct Entry {
     std::shared_ptr<InProcessGroup> group;
-    int joined = 0;
+    std::set<int> joined;  // ranks
   };
+  const std::chrono::milliseconds timeout_;
   const std::function<void()> before_collective_;
   std::mutex mutex_;
+  std::vector<bool> gone_;
   std::map<std::tuple<std::string, std::vector<int>, int>, Entry> groups_;  // the last: how many there were before it
   std::map<std::tuple<std::string, std::vector<int>, int>, int> asked_;     // the last: who asked
 };
@@ -57,6 +82,14 @@ struct Cluster::Impl {
   int local_size = 1;
   /// name, the ranks of the group, this worker's place among them
   std::function<std::shared_ptr<Communicator>(const std::string&, const std::vector<int>&, int)> make_communicator;
+  std::function<void()> at_end;  ///< of the last handle
+
+  Impl() = default;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() {
+    if (at_end) at_end();
+  }
 };
 
 Cluster::Cluster(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -71,7 +104,7 @@ Cluster Cluster::from_environment(const ClusterOptions& options) {
   impl->local_rank = placement.local_rank;
   impl->local_size = placement.local_size;
   if (r.size == 1) {
-    auto hub = std::make_shared<InProcessHub>(nullptr);
+    auto hub = std::make_shared<InProcessHub>(1, options.collective_timeout, nullptr);
     impl->make_communicator = [hub](const auto&... which) { return hub->join(which...); };
     return Cluster(std::move(impl));
   }
@@ -87,9 +120,14 @@ Cluster Cluster::alone() {
   return cluster;
 }
 
-std::vector<Cluster> Cluster::in_process(int size, std::function<void()> before_collective) {
+std::vector<Cluster> Cluster::in_process(int size, std::function<void()> before_collective,
+                                         std::chrono::milliseconds collective_timeout) {
   if (size < 1) throw OptionError(fmt::format("workers = {} is not allowed: it must be at least 1", size));
-  auto hub = std::make_shared<InProcessHub>(std::move(before_collective));
+  if (collective_timeout.count() <= 0) {
+    throw OptionError(
+        fmt::format("collective_timeout = {} ms is not allowed: it must be positive", collective_timeout.count()));
+  }
+  auto hub = std::make_shared<InProcessHub>(size, collective_timeout, std::move(before_collective));
   std::vector<Cluster> clusters;
   for (int rank = 0; rank < size; ++rank) {
     auto impl = std::make_shared<Impl>();
@@ -97,6 +135,7 @@ std::vector<Cluster> Cluster::in_process(int size, std::function<void()> before_
     impl->rank = impl->local_rank = rank;
     impl->size = impl->local_size = size;
     impl->make_communicator = [hub](const auto&... which) { return hub->join(which...); };
+    impl->at_end = [hub, rank] { hub->leave(rank); };
     clusters.emplace_back(Cluster(std::move(impl)));
   }
   return clusters;

@@ -9,8 +9,8 @@ std::string describe(const CommError::Where& where, const std::string& cause) {
   if (where.round >= 0) text += fmt::format(" in round {}", where.round);
   if (!where.peer.empty()) text += fmt::format(", peer {}", where.peer);
   return fmt::format(
-      "{}: {}. Look at the other workers' output: one of them has probably ended, or the network "
-      "between them is down.",
+      "{}: {}. Look at the other workers' output: one of them has ended or does not take part, or the "
+      "network between them is down or too slow.",
       text, cause);
 }
 }  // namespace

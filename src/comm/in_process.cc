@@ -49,18 +49,19 @@ struct Request {
 
 class PendingWork final : public Work {
  public:
-  PendingWork(std::string operation, int rank) : operation_(std::move(operation)), rank_(rank) {}
+  PendingWork(std::string operation, int rank, std::chrono::milliseconds timeout)
+      : operation_(std::move(operation)), rank_(rank), timeout_(timeout) {}
 
   bool completed() const override {
     const std::lock_guard lock(mutex_);
     return done_;
   }
   void wait(std::chrono::milliseconds timeout) override {
+    if (timeout.count() <= 0) timeout = timeout_;
     std::unique_lock lock(mutex_);
-    if (timeout.count() <= 0) {
-      changed_.wait(lock, [&] { return done_; });
-    } else if (!changed_.wait_for(lock, timeout, [&] { return done_; })) {
-      throw CommError({operation_, rank_, -1, ""}, fmt::format("not over after {} ms", timeout.count()));
+    if (!changed_.wait_for(lock, timeout, [&] { return done_; })) {
+      throw CommError({operation_, rank_, -1, ""},
+                      fmt::format("not over after {} ms: another worker has not come to it", timeout.count()));
     }
     if (!failure_.empty()) throw CommError({operation_, rank_, -1, ""}, failure_);
   }
@@ -82,6 +83,7 @@ class PendingWork final : public Work {
  private:
   const std::string operation_;
   const int rank_;
+  const std::chrono::milliseconds timeout_;
   const Clock::time_point started_ = Clock::now();
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -151,8 +153,9 @@ void carry_out(const std::vector<Request>& requests) {
 /// joined_[r] of them. Once failure_ is set, every collective fails with it.
 class InProcessGroup::Engine {
  public:
-  Engine(int size, std::function<void()> before_collective)
-      : before_collective_(std::move(before_collective)),
+  Engine(int size, std::chrono::milliseconds timeout, std::function<void()> before_collective)
+      : timeout_(timeout),
+        before_collective_(std::move(before_collective)),
         size_(static_cast<std::size_t>(size)),
         joined_(size_, 0),
         gone_(size_, false),
@@ -168,7 +171,7 @@ class InProcessGroup::Engine {
   }
 
   WorkPtr start(int rank, Request request) {
-    auto work = std::make_shared<PendingWork>(std::string(name(request.operation)), rank);
+    auto work = std::make_shared<PendingWork>(std::string(name(request.operation)), rank, timeout_);
     const std::lock_guard lock(mutex_);
     if (!failure_.empty()) {
       work->complete(failure_);
@@ -258,6 +261,7 @@ class InProcessGroup::Engine {
     std::fill(joined_.begin(), joined_.end(), 0);
   }
 
+  const std::chrono::milliseconds timeout_;
   const std::function<void()> before_collective_;
   const std::size_t size_;
   std::mutex mutex_;
@@ -318,11 +322,13 @@ class InProcessCommunicator final : public Communicator {
 
 }  // namespace
 
-InProcessGroup::InProcessGroup(int size, std::function<void()> before_collective)
-    : engine_(std::make_shared<Engine>(size, std::move(before_collective))) {}
+InProcessGroup::InProcessGroup(int size, std::chrono::milliseconds timeout, std::function<void()> before_collective)
+    : engine_(std::make_shared<Engine>(size, timeout, std::move(before_collective))) {}
 
 std::shared_ptr<Communicator> InProcessGroup::join(int rank) {
   return std::make_shared<InProcessCommunicator>(engine_, rank);
 }
+
+void InProcessGroup::leave(int rank) { engine_->leave(rank); }
 
 }  // namespace co2

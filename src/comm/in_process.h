@@ -2,6 +2,7 @@
 
 #include <co2/communicator.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 
@@ -13,12 +14,15 @@ namespace co2 {
 ///
 /// Thread safety: each rank's Communicator is used by that rank's thread; ranks run concurrently.
 /// Lifetime: the thread ends with the last Communicator. A rank whose Communicator is destroyed has left: collectives
-/// that still need it fail with a CommError on the others instead of hanging.
+/// that still need it fail with a CommError on the others instead of hanging. So do those that are not over after
+/// `timeout`, because a rank never starts them.
 class InProcessGroup {
  public:
-  InProcessGroup(int size, std::function<void()> before_collective);
+  InProcessGroup(int size, std::chrono::milliseconds timeout, std::function<void()> before_collective);
   /// The communicator of one rank; each rank takes it once.
   std::shared_ptr<Communicator> join(int rank);
+  /// In place of join(): this rank will never come.
+  void leave(int rank);
 
   class Engine;
 

@@ -73,6 +73,13 @@ void check_trained(const torch::nn::Module& model, const torch::optim::Optimizer
                         "finish(), which brings the whole model back",
                         name_of(parameter, names)));
       }
+      for (std::int64_t d = 0; d < parameter.dim(); ++d) {
+        if (parameter.stride(d) != 0 || parameter.size(d) == 1) continue;
+        throw OptionError(fmt::format(
+            "the parameter {} is expanded: its elements share memory, and would be different ones from now on. Give "
+            "the optimizer the tensor that was expanded, or a clone() of this one",
+            name_of(parameter, names)));
+      }
       const auto [shared, alone] = by_memory.emplace(parameter.const_data_ptr(), parameter);
       if (!alone) check_once(parameter, shared->second, names);
     }

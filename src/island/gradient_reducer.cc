@@ -16,12 +16,13 @@ constexpr std::int64_t kFirstBucketBytes = 1 << 20;
 }  // namespace
 
 GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std::vector<at::Tensor> parameters,
-                                 std::int64_t bucket_bytes, int accumulation_steps, FirstFailure& failure, Trace& trace)
+                                 std::int64_t bucket_bytes, int accumulation_steps, Witnesses witnesses,
+                                 FirstFailure& failure, Trace& trace)
     : communicator_(std::move(communicator)),
       accumulation_steps_(accumulation_steps),
       failure_(failure),
       trace_(trace),
-      vote_(communicator_, trace) {
+      vote_(communicator_, std::move(witnesses), trace) {
   std::int64_t bytes = 0;
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
     const std::int64_t limit = buckets_.size() <= 1 ? std::min(kFirstBucketBytes, bucket_bytes) : bucket_bytes;

@@ -27,7 +27,8 @@ namespace co2 {
 class GradientReducer final : public Gradients {
  public:
   GradientReducer(std::shared_ptr<Communicator> communicator, std::vector<at::Tensor> parameters,
-                  std::int64_t bucket_bytes, int accumulation_steps, FirstFailure& failure, Trace& trace);
+                  std::int64_t bucket_bytes, int accumulation_steps, Witnesses witnesses, FirstFailure& failure,
+                  Trace& trace);
   ~GradientReducer() override;  ///< waits for what is under way
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;

@@ -13,13 +13,13 @@ namespace co2 {
 
 ShardedGradients::ShardedGradients(const Island& island, const FlatParameters& flat, const Shard& shard,
                                    const at::Tensor& live, torch::optim::Optimizer& optimizer, int accumulation_steps,
-                                   bool free_units, FirstFailure& failure, Trace& trace)
+                                   bool free_units, Witnesses witnesses, FirstFailure& failure, Trace& trace)
     : island_(island),
       accumulation_steps_(accumulation_steps),
       free_units_(free_units),
       failure_(failure),
       trace_(trace),
-      vote_(island.inside(), trace),
+      vote_(island.inside(), std::move(witnesses), trace),
       averages_(at::zeros({shard.numel()}, live.options())),
       optimizer_(optimizer, flat, shard, live, averages_) {
   bytes_.add(bytes_of(averages_));

@@ -44,8 +44,8 @@ class ShardedGradients final : public Gradients {
 
   /// `live`: the parameters of `shard`, and maybe others (Shard::view), which `optimizer` will train.
   ShardedGradients(const Island& island, const FlatParameters& flat, const Shard& shard, const at::Tensor& live,
-                   torch::optim::Optimizer& optimizer, int accumulation_steps, bool free_units, FirstFailure& failure,
-                   Trace& trace);
+                   torch::optim::Optimizer& optimizer, int accumulation_steps, bool free_units, Witnesses witnesses,
+                   FirstFailure& failure, Trace& trace);
   ~ShardedGradients() override;  ///< waits for what is under way
   ShardedGradients(const ShardedGradients&) = delete;
   ShardedGradients& operator=(const ShardedGradients&) = delete;

@@ -2,34 +2,59 @@
 
 #include <ATen/ATen.h>
 #include <co2/error.h>
-#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "comm/transfer.h"
 #include "trace/bytes.h"
 
 namespace co2 {
 
+namespace {
+
+// Of what the largest over all workers is taken. Each witness follows, and its negative, whose largest is the least.
+enum Place : std::int64_t { kSkips, kDiscards, kKeeps, kWitnesses };
+
+/// What has diverged everywhere is no difference, and a NaN would be lost among the others.
+double comparable(double value) { return std::isfinite(value) ? value : std::numeric_limits<double>::infinity(); }
+
+}  // namespace
+
 Vote::~Vote() { wait_out({work_}); }
 
 void Vote::cast(Gradients::Use use) {
-  sums_ = at::zeros({2}, at::kDouble);
-  if (use != Gradients::Use::kStep) sums_[use == Gradients::Use::kSkip ? 0 : 1] = 1;
-  if (group_) work_ = group_->all_reduce(sums_, ReduceOp::kSum);
+  if (group_) cast_ = witnesses_();
+  largest_ = at::zeros({kWitnesses + 2 * static_cast<std::int64_t>(cast_.size())}, at::kDouble);
+  auto* numbers = largest_.mutable_data_ptr<double>();
+  numbers[kSkips] = use == Gradients::Use::kSkip ? 1 : 0;
+  numbers[kDiscards] = use == Gradients::Use::kDiscard ? 1 : 0;
+  numbers[kKeeps] = use == Gradients::Use::kDiscard ? 0 : 1;
+  for (std::size_t i = 0; i < cast_.size(); ++i) {
+    numbers[kWitnesses + 2 * i] = comparable(cast_[i].value);
+    numbers[kWitnesses + 2 * i + 1] = -comparable(cast_[i].value);
+  }
+  if (group_) work_ = group_->all_reduce(largest_, ReduceOp::kMax);
 }
 
 bool Vote::all_step(std::int64_t round) {
-  if (work_) wait_for_transfer({work_}, group_->all_reduce_wire_bytes(bytes_of(sums_)), round, -1, trace_);
+  if (work_) wait_for_transfer({work_}, group_->all_reduce_wire_bytes(bytes_of(largest_)), round, -1, trace_);
   work_ = nullptr;
-  const double skip = sums_[0].item<double>();
-  const double discard = sums_[1].item<double>();
-  const int workers = group_ ? group_->size() : 1;
-  if (discard > 0 && discard < workers) {
-    throw OptionError(
-        fmt::format("discard_gradients() is for all workers that share gradients at once: {} of {} called it while the "
-                    "others called step() or skip_step()",
-                    discard, workers));
+  const auto* numbers = largest_.const_data_ptr<double>();
+  for (std::size_t i = 0; i < cast_.size(); ++i) {
+    const double most = numbers[kWitnesses + 2 * i];
+    const double least = -numbers[kWitnesses + 2 * i + 1];
+    const double largest = std::max(std::abs(most), std::abs(least));
+    const bool rounding = std::isfinite(largest) && most - least <= cast_[i].tolerance * largest;
+    if (most != least && !rounding) cast_[i].differs(least, most);
   }
-  return skip == 0 && discard == 0;
+  if (numbers[kDiscards] > 0 && numbers[kKeeps] > 0) {
+    throw OptionError(
+        "discard_gradients() is for all workers that share gradients at once: some called it while others called "
+        "step() or skip_step()");
+  }
+  return numbers[kSkips] == 0 && numbers[kDiscards] == 0;
 }
 
 }  // namespace co2

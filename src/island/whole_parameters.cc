@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <co2/error.h>
 
+#include "flat/checksum.h"
 #include "trace/bytes.h"
 
 namespace co2 {
@@ -59,9 +61,17 @@ void WholeParameters::with_values(const at::Tensor& shard, std::int64_t /*round*
     shard_.write_to(whole, shard, {0, shard_.numel()});
     if (shown_) shown_->gather(whole);
   }
-  flat_.point_to(whole);
-  const Restore restore{flat_};
-  body();
+  const std::uint64_t before = checksum(whole);
+  {
+    flat_.point_to(whole);
+    const Restore restore{flat_};
+    body();
+  }
+  if (checksum(whole) != before) {
+    throw ConsensusError(
+        "the function that was given to with_consensus() has changed the model's parameters, which are the consensus "
+        "of all workers there: it must only read them. Go on from the last model that you saved");
+  }
 }
 
 std::int64_t WholeParameters::most_bytes() const {

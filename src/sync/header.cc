@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
+
+#include "flat/checksum.h"
 
 namespace co2 {
 
@@ -50,15 +50,10 @@ void require_same_consensus(const AgreedHeader& header, const std::string& of) {
 }
 
 std::uint16_t consensus_check(const at::Tensor& consensus, std::int64_t turn) {
-  const auto* bytes = static_cast<const std::byte*>(consensus.const_data_ptr());
-  const auto words = static_cast<std::int64_t>(consensus.nbytes() / sizeof(std::uint64_t));  // kAlignment: nothing left
   const std::int64_t part = turn % kConsensusParts;
-  std::uint64_t hash = 0x9e3779b97f4a7c15ULL;
-  for (std::int64_t i = part * words / kConsensusParts; i < (part + 1) * words / kConsensusParts; ++i) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes + i * static_cast<std::int64_t>(sizeof(word)), sizeof(word));
-    hash = std::rotl((hash ^ word) * 0xff51afd7ed558ccdULL, 31);
-  }
+  const std::int64_t begin = part * consensus.numel() / kConsensusParts;
+  const std::int64_t end = (part + 1) * consensus.numel() / kConsensusParts;
+  const std::uint64_t hash = checksum(consensus.narrow(0, begin, end - begin));
   return static_cast<std::uint16_t>(hash ^ (hash >> 16) ^ (hash >> 32) ^ (hash >> 48));
 }
 

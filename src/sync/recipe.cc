@@ -132,6 +132,11 @@ void check_meaning(const Options& o, const Recipe& r) {
     throw OptionError(fmt::format("mix = {} has no meaning with restart '{}': use restart 'mix', or leave it out",
                                   *o.mix, name(r.restart)));
   }
+  if (r.restart == Restart::kMix && r.mix == 0 && r.delay != 0) {
+    throw OptionError(
+        "mix = 0 is not allowed with a delay: the steps between a launch and its apply would be thrown away. Choose a "
+        "mix above 0, or restart 'paper'");
+  }
   if (o.clip_mode && r.clip == 0) {
     throw OptionError(fmt::format("clip_mode '{}' has no meaning while clip is off: set clip too", name(*o.clip_mode)));
   }

@@ -6,11 +6,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
+#include <typeinfo>
 
 namespace co2 {
 
@@ -62,10 +64,13 @@ std::string describe(const Recipe& r) {
 }  // namespace
 
 void check_same_everywhere(Communicator& communicator, const FlatParameters& flat, const torch::nn::Module& model,
-                           const Recipe& recipe) {
-  constexpr std::array<std::string_view, 2> kSubjects{
-      "model (number, shapes, memory order, dtype or groups of its parameters, or its buffers)", "options"};
-  const at::Tensor mine = at::tensor({fingerprint(describe(flat, model)), fingerprint(describe(recipe))}, at::kLong);
+                           const torch::optim::Optimizer& optimizer, const Recipe& recipe) {
+  constexpr std::array<std::string_view, 3> kSubjects{
+      "another model (number, shapes, memory order, dtype or groups of its parameters, or its buffers)",
+      "other options", "another kind of optimizer"};
+  const at::Tensor mine = at::tensor(
+      {fingerprint(describe(flat, model)), fingerprint(describe(recipe)), fingerprint(typeid(optimizer).name())},
+      at::kLong);
   const at::Tensor all = at::empty({communicator.size() * mine.numel()}, at::kLong);
   communicator.all_gather(all, mine)->wait();
   const std::int64_t* values = all.data_ptr<std::int64_t>();
@@ -73,7 +78,7 @@ void check_same_everywhere(Communicator& communicator, const FlatParameters& fla
     for (std::size_t i = 0; i < kSubjects.size(); ++i) {
       if (values[static_cast<std::size_t>(rank) * kSubjects.size() + i] == values[i]) continue;
       throw ClusterError(
-          fmt::format("rank {} has other {} than rank 0: start all workers with the same program and "
+          fmt::format("rank {} has {} than rank 0: start all workers with the same program and "
                       "the same options",
                       rank, kSubjects[i]));
     }

@@ -8,13 +8,16 @@
 namespace torch::nn {
 class Module;
 }
+namespace torch::optim {
+class Optimizer;
+}
 
 namespace co2 {
 
-/// Checks that all workers have built the same model and chosen the same options, before anything else is exchanged.
-/// Throws ClusterError that names the first rank that differs and in what.
+/// Checks that all workers have built the same model, chosen the same options and the same kind of optimizer, before
+/// anything else is exchanged. Throws ClusterError that names the first rank that differs and in what.
 void check_same_everywhere(Communicator& communicator, const FlatParameters& flat, const torch::nn::Module& model,
-                           const Recipe& recipe);
+                           const torch::optim::Optimizer& optimizer, const Recipe& recipe);
 
 /// Gives all workers rank 0's parameters, trained ones and others, and buffers. A single collective has at most
 /// `bucket_bytes`, so that a large model over a slow network does not run into its timeout.

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,7 @@
 #include "island/optimizer_state.h"
 #include "island/parameter_units.h"
 #include "island/placed.h"
+#include "island/same_parameters.h"
 #include "island/sharded_gradients.h"
 #include "island/whole_parameters.h"
 #include "sync/buffer_average.h"
@@ -42,6 +44,16 @@ class Synchronizer::Impl {
   void finish();
   void with_consensus(const std::function<void()>& body);
   void restart_clock() { last_return_ = Clock::now(); }
+  /// What changes the model, or waits for the others, is not for the body of with_consensus().
+  template <typename Call>
+  decltype(auto) outside(const char* function, const Call& call) {
+    if (in_consensus_) {
+      throw OptionError(fmt::format(
+          "{}() in the function that was given to with_consensus(), which may only read the model: call it after that",
+          function));
+    }
+    return failure_.watch(call);
+  }
   const at::Tensor& live() const { return parameters_->live(); }
   const at::Tensor& consensus() const { return exchange_ ? exchange_->consensus() : live(); }
   std::int64_t rounds() const;
@@ -52,6 +64,7 @@ class Synchronizer::Impl {
   Recipe recipe_;
   Trace trace_;
   FirstFailure failure_;
+  bool in_consensus_ = false;  // with_consensus()'s body is running
   std::function<void()> before_inner_step_;
   std::int64_t steps_ = 0;
   std::shared_ptr<Communicator> communicator_;  // all workers
@@ -66,8 +79,11 @@ class Synchronizer::Impl {
   std::unique_ptr<ProgressExchange> exchange_;  // null for `none` and `ddp`
 
  private:
+  /// Then all workers of a group hold the same live parameters.
+  bool shares_whole_gradients() const;
   void make_parameters();
   void make_gradients(const torch::nn::Module& model);
+  std::vector<Witness> witnesses();
   void check_samples(double samples) const;
   void check_optimizer() const;
   void read_rates();
@@ -76,6 +92,7 @@ class Synchronizer::Impl {
   std::unique_ptr<BufferAverage> buffers_;
   std::vector<std::size_t> group_sizes_;  // parameters that the optimizer has, per group
   std::vector<double> rates_;             // the inner rate in force, per parameter group
+  std::int64_t votes_ = 0;                // that workers who share gradients have held
   Clock::time_point last_return_ = Clock::now();
 };
 
@@ -83,6 +100,15 @@ namespace {
 
 /// The optimizer trains the shard in place of the model's parameters.
 bool trains_shard(const Recipe& recipe) { return recipe.zero > 0 || recipe.compute == Compute::kBfloat16; }
+
+/// Not every optimizer has one to tell.
+std::optional<double> rate_of(const torch::optim::OptimizerParamGroup& group) {
+  try {
+    return group.options().get_lr();
+  } catch (const c10::Error&) {
+    return std::nullopt;
+  }
+}
 
 /// What can be refused is refused here, before the model and the optimizer are changed in any way.
 Recipe checked(const Options& options, const Cluster& cluster, const torch::nn::Module& model,
@@ -115,7 +141,7 @@ Synchronizer::Impl::Impl(const Cluster& cluster, torch::nn::Module& model, torch
   }
   if (recipe_.exchange == Recipe::Exchange::kProgress) wire_dtype(recipe_.wire, flat_.data().scalar_type());
   read_rates();
-  check_same_everywhere(*communicator_, flat_, model, recipe_);
+  check_same_everywhere(*communicator_, flat_, model, optimizer, recipe_);
   start_the_same(*communicator_, flat_, model, recipe_.bucket_bytes);
   make_parameters();
   make_gradients(model);
@@ -139,21 +165,26 @@ void Synchronizer::Impl::make_parameters() {
   }
 }
 
+bool Synchronizer::Impl::shares_whole_gradients() const {
+  return !trains_shard(recipe_) && (recipe_.exchange == Recipe::Exchange::kGradients || island_.size() > 1);
+}
+
 void Synchronizer::Impl::make_gradients(const torch::nn::Module& model) {
-  const bool shared = recipe_.exchange == Recipe::Exchange::kGradients || island_.size() > 1;
   if (trains_shard(recipe_)) {
     auto gradients = std::make_unique<ShardedGradients>(
-        island_, flat_, shard_, live(), optimizer_, recipe_.accumulation_steps, recipe_.zero >= 2, failure_, trace_);
+        island_, flat_, shard_, live(), optimizer_, recipe_.accumulation_steps, recipe_.zero >= 2,
+        [this] { return witnesses(); }, failure_, trace_);
     if (auto* units = dynamic_cast<ParameterUnits*>(parameters_.get())) {
       gradients->tell([units](std::size_t unit) { units->got_gradient(unit); },
                       [units, passes = recipe_.accumulation_steps] { units->passes_over(passes); });
       units->on_passed([gradients = gradients.get()](std::size_t u, int passes) { gradients->close(u, passes); });
     }
     gradients_ = std::move(gradients);
-  } else if (shared) {
+  } else if (shares_whole_gradients()) {
     const auto group = island_.inside() ? island_.inside() : communicator_;
-    gradients_ = std::make_unique<GradientReducer>(group, in_model_order(flat_.parameters(), model),
-                                                   recipe_.bucket_bytes, recipe_.accumulation_steps, failure_, trace_);
+    gradients_ = std::make_unique<GradientReducer>(
+        group, in_model_order(flat_.parameters(), model), recipe_.bucket_bytes, recipe_.accumulation_steps,
+        [this] { return witnesses(); }, failure_, trace_);
   } else {
     gradients_ = std::make_unique<OwnGradients>(flat_.parameters());
   }
@@ -164,24 +195,42 @@ Synchronizer::Impl::~Impl() {
 }
 
 void Synchronizer::Impl::read_rates() {
-  if (!recipe_.rate_units) return;  // not every optimizer has one rate per group to tell
+  if (!recipe_.rate_units) return;
   const auto& groups = optimizer_.param_groups();
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    double rate = 0;
-    try {
-      rate = groups[g].options().get_lr();
-    } catch (const c10::Error&) {
+    const std::optional<double> rate = rate_of(groups[g]);
+    if (!rate) {
       throw OptionError(
           fmt::format("strategy {} needs the optimizer's learning rate, which this one does not tell (its options have "
                       "no get_lr())",
                       name(recipe_.strategy)));
     }
-    if (!(rate >= 0 && std::isfinite(rate))) {
+    if (!(*rate >= 0 && std::isfinite(*rate))) {
       throw OptionError(
-          fmt::format("the learning rate of parameter group {} is {}: it must be 0 or a positive number", g, rate));
+          fmt::format("the learning rate of parameter group {} is {}: it must be 0 or a positive number", g, *rate));
     }
-    rates_[g] = rate;
+    rates_[g] = *rate;
   }
+}
+
+/// What must be the same on all workers that share gradients, so that they go on with the same parameters, or with
+/// parts of one model that were all trained alike.
+std::vector<Witness> Synchronizer::Impl::witnesses() {
+  std::vector<Witness> result;
+  const auto& groups = optimizer_.param_groups();
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    result.push_back({.value = rate_of(groups[g]).value_or(0), .tolerance = 1e-9, .differs = [g](double a, double b) {
+                        throw OptionError(fmt::format(
+                            "the learning rate of parameter group {} is from {} to {} on workers that share gradients: "
+                            "give all of them the same schedule",
+                            g, a, b));
+                      }});
+  }
+  if (shares_whole_gradients()) {
+    parameters_->settle();
+    result.push_back(same_parameters(live(), votes_++));
+  }
+  return result;
 }
 
 std::int64_t Synchronizer::Impl::round_now() const {
@@ -190,8 +239,11 @@ std::int64_t Synchronizer::Impl::round_now() const {
 }
 
 void Synchronizer::Impl::check_samples(double samples) const {
-  if (!(samples >= 0 && std::isfinite(samples))) {
-    throw OptionError(fmt::format("samples = {} is not allowed: it must be 0 or a positive number", samples));
+  // Progress travels multiplied by its weight, in numbers that have no room for more.
+  constexpr double kMost = 1e9;
+  if (samples != 0 && !(samples >= 1 / kMost && samples <= kMost)) {
+    throw OptionError(
+        fmt::format("samples = {} is not allowed: it must be 0, or from {:g} to {:g}", samples, 1 / kMost, kMost));
   }
   if (gradients_->averaged() && samples != 1) {
     throw OptionError(
@@ -262,6 +314,9 @@ void Synchronizer::Impl::finish() {
   const at::NoGradGuard no_grad;
   parameters_->settle();
   if (exchange_) exchange_->finish();
+  if (!exchange_ && shares_whole_gradients()) {
+    make_same(island_.inside() ? *island_.inside() : *communicator_, live(), recipe_.bucket_bytes);
+  }
   parameters_->finish(exchange_ ? exchange_->changed() : std::vector<Range>{}, round_now());
   if (buffers_) {
     buffers_->apply();
@@ -272,6 +327,12 @@ void Synchronizer::Impl::finish() {
 }
 
 void Synchronizer::Impl::with_consensus(const std::function<void()>& body) {
+  struct Inside {
+    bool& flag;
+    ~Inside() { flag = false; }
+  };
+  in_consensus_ = true;
+  const Inside inside{in_consensus_};
   if (exchange_) {
     parameters_->with_values(exchange_->consensus(), round_now(), body);
   } else {
@@ -314,21 +375,21 @@ Synchronizer::Synchronizer(const Cluster& cluster, torch::nn::Module& model, tor
 Synchronizer::~Synchronizer() = default;
 
 bool Synchronizer::step(double samples) {
-  return impl_->failure_.watch([&] { return impl_->step(samples, Gradients::Use::kStep); });
+  return impl_->outside("step", [&] { return impl_->step(samples, Gradients::Use::kStep); });
 }
 void Synchronizer::skip_step() {
-  impl_->failure_.watch([&] { impl_->step(1, Gradients::Use::kSkip); });
+  impl_->outside("skip_step", [&] { impl_->step(1, Gradients::Use::kSkip); });
 }
 void Synchronizer::discard_gradients() {
-  impl_->failure_.watch([&] { impl_->gradients_->finish(impl_->round_now(), Gradients::Use::kDiscard); });
+  impl_->outside("discard_gradients", [&] { impl_->gradients_->finish(impl_->round_now(), Gradients::Use::kDiscard); });
 }
 void Synchronizer::before_inner_step(std::function<void()> hook) { impl_->before_inner_step_ = std::move(hook); }
 double Synchronizer::clip_gradients(double max_norm) { return impl_->gradients_->clip(max_norm); }
 void Synchronizer::finish() {
-  impl_->failure_.watch([&] { impl_->finish(); });
+  impl_->outside("finish", [&] { impl_->finish(); });
 }
 void Synchronizer::with_consensus(const std::function<void()>& body) {
-  impl_->failure_.watch([&] { impl_->with_consensus(body); });
+  impl_->outside("with_consensus", [&] { impl_->with_consensus(body); });
 }
 void Synchronizer::restart_clock() { impl_->restart_clock(); }
 std::int64_t Synchronizer::steps() const { return impl_->steps_; }

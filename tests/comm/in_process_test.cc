@@ -100,6 +100,31 @@ TEST(InProcess, WaitGivesUpAfterItsTimeout) {
   EXPECT_THROW(work->wait(std::chrono::milliseconds(20)), CommError);
 }
 
+TEST(InProcess, AGroupHasATimeoutOfItsOwn) {
+  auto clusters = Cluster::in_process(2, {}, std::chrono::milliseconds(200));
+  auto first = clusters[0].communicator("g");
+  auto second = clusters[1].communicator("g");  // is there, but never comes
+  const at::Tensor x = at::ones({4});
+  EXPECT_THROW(first->all_reduce(x, ReduceOp::kSum)->wait(), CommError);
+  EXPECT_THROW(Cluster::in_process(2, {}, std::chrono::milliseconds(0)), OptionError);
+}
+
+TEST(InProcess, ARankThatEndsBeforeItHasJoinedIsAnErrorForTheOthers) {
+  for (const bool before : {false, true}) {  // the others ask for the group
+    auto clusters = Cluster::in_process(3);
+    std::shared_ptr<Communicator> first;
+    if (!before) first = clusters[0].communicator("g");
+    clusters.pop_back();
+    if (before) first = clusters[0].communicator("g");
+    auto second = clusters[1].communicator("g");
+    const at::Tensor x = at::ones({4});
+    const at::Tensor y = at::ones({4});
+    auto work = first->all_reduce(x, ReduceOp::kSum);
+    EXPECT_THROW(second->all_reduce(y, ReduceOp::kSum)->wait(), CommError);
+    EXPECT_THROW(work->wait(), CommError);
+  }
+}
+
 TEST(InProcess, AFailureOnTheWireReachesEveryRank) {
   run_workers(Cluster::in_process(2, [] { throw std::runtime_error("cable pulled"); }), [&](const Cluster& cluster) {
     auto group = cluster.communicator("test");

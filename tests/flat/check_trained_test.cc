@@ -54,6 +54,16 @@ TEST(CheckTrained, NamesTiedParameters) {
   EXPECT_TRUE(contains(shared, "embedding.weight and decoder.weight are tied")) << shared;
 }
 
+TEST(CheckTrained, RefusesElementsThatShareMemory) {
+  torch::nn::Module model;
+  model.register_parameter("wide", torch::ones({3, 1}).expand({3, 4}));
+  const std::string text = refusal(model, model.parameters());
+  EXPECT_TRUE(contains(text, "wide is expanded")) << text;
+  torch::nn::Module narrow;
+  narrow.register_parameter("one", torch::ones({3, 1}).expand({3, 1}));
+  EXPECT_EQ(refusal(narrow, narrow.parameters()), "");
+}
+
 TEST(CheckTrained, RefusesAnOptimizerOfAnotherModel) {
   const torch::nn::Linear model(3, 4), other(3, 4);
   const std::string text = refusal(*model, other->parameters());

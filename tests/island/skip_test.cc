@@ -187,7 +187,7 @@ TEST(DiscardedGradients, AreForAllWorkersAtOnce) {
         cluster.rank() == 0 ? t.sync.discard_gradients() : t.sync.skip_step();
         ADD_FAILURE();
       } catch (const OptionError& error) {
-        EXPECT_NE(std::string(error.what()).find("1 of 2 called it"), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("some called it while others"), std::string::npos) << error.what();
       }
       plain_step(t, 1);
     });

@@ -59,6 +59,8 @@ TEST(Options, WhatAStrategyCantHonourIsRejected) {
   expect_rejected({.strategy = Strategy::kDdp, .momentum = 0.5}, {"momentum", "ddp"});
   expect_rejected({.strategy = Strategy::kNone, .fragments = 2}, {"fragments", "none"});
   expect_rejected({.strategy = Strategy::kCo2, .mix = 0.5}, {"mix", "keep"});
+  expect_rejected({.restart = Restart::kMix, .mix = 0}, {"mix = 0", "thrown away"});
+  EXPECT_NO_THROW(resolve({.strategy = Strategy::kLocalSgd, .restart = Restart::kMix, .mix = 0}));
   expect_rejected({.strategy = Strategy::kCo2Paper, .local_steps = 12, .delay = 3}, {"delay", "3", "paper", "12"});
   expect_rejected({.strategy = Strategy::kLocalSgd, .clip_mode = ClipMode::kNorm}, {"clip_mode", "clip"});
 }

@@ -39,7 +39,7 @@ TEST(Synchronizer, DifferentModelsOrOptionsAreNamed) {
       const Synchronizer sync(cluster, toy, optimizer);
       ADD_FAILURE();
     } catch (const ClusterError& error) {
-      EXPECT_NE(std::string(error.what()).find("rank 1 has other model"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("rank 1 has another model"), std::string::npos) << error.what();
     }
   });
   run_workers(2, [](const Cluster& cluster) {
@@ -134,6 +134,63 @@ TEST(Synchronizer, WithConsensusShowsItAndPutsTheLiveParametersBack) {
     EXPECT_EQ(toy.parameter[0][0].item<float>(), -5 - 2 * cluster.rank());
     EXPECT_THROW(sync.with_consensus([] { throw std::runtime_error("body"); }), std::runtime_error);
     EXPECT_EQ(toy.parameter[0][0].item<float>(), -5 - 2 * cluster.rank());
+  });
+}
+
+TEST(Synchronizer, WhatReadsTheConsensusMustNotChangeIt) {
+  for (const bool on_all : {false, true}) {
+    run_workers(2, [&](const Cluster& cluster) {
+      Toy toy({33});
+      auto optimizer = plain_sgd(toy, 0.1);
+      Synchronizer sync(cluster, toy, optimizer, {.strategy = Strategy::kCo2, .local_steps = 2});
+      toy.set_gradients(1);
+      sync.step();
+      const auto write = [&] {
+        const at::NoGradGuard no_grad;
+        if (on_all || cluster.rank() == 0) toy.parameter[0].data().add_(1e-3);
+      };
+      if (on_all || cluster.rank() == 0) {
+        EXPECT_THROW(sync.with_consensus(write), ConsensusError);
+        EXPECT_THROW(sync.step(), ConsensusError);  // there is no way back
+      } else {
+        EXPECT_NO_THROW(sync.with_consensus(write));
+      }
+    });
+  }
+}
+
+TEST(Synchronizer, NothingIsTrainedWhileTheConsensusIsRead) {
+  run_workers(2, [](const Cluster& cluster) {
+    Toy toy({33});
+    auto optimizer = plain_sgd(toy, 0.1);
+    Synchronizer sync(cluster, toy, optimizer, {.strategy = Strategy::kCo2, .local_steps = 2});
+    toy.set_gradients(1);
+    sync.step();
+    EXPECT_THROW(sync.with_consensus([&] { sync.step(); }), OptionError);
+    EXPECT_THROW(sync.with_consensus([&] { sync.skip_step(); }), OptionError);
+    EXPECT_THROW(sync.with_consensus([&] { sync.finish(); }), OptionError);
+    EXPECT_THROW(sync.with_consensus([&] { sync.with_consensus([] {}); }), OptionError);
+    EXPECT_THROW(sync.with_consensus([&] { sync.discard_gradients(); }), OptionError);
+    // And nothing has happened.
+    EXPECT_EQ(sync.steps(), 1);
+    EXPECT_NEAR(toy.parameter[0][0].item<double>(), -0.1, 1e-6);
+    sync.step();
+    sync.finish();
+    EXPECT_NEAR(toy.parameter[0][0].item<double>(), -0.2, 1e-6);
+  });
+}
+
+TEST(Synchronizer, SamplesHaveLimits) {
+  run_workers(1, [](const Cluster& cluster) {
+    Toy toy({3});
+    auto optimizer = plain_sgd(toy, 0.1);
+    Synchronizer sync(cluster, toy, optimizer, {.strategy = Strategy::kCo2, .local_steps = 2});
+    toy.set_gradients(1);
+    const double infinity = std::numeric_limits<double>::infinity();
+    for (const double samples : {-1.0, 1e38, 1e-40, 1.1e9, 1e-10, std::nan(""), infinity}) {
+      EXPECT_THROW(sync.step(samples), OptionError) << samples;
+    }
+    for (const double samples : {0.0, 1e9, 1e-9}) EXPECT_NO_THROW(sync.step(samples)) << samples;
   });
 }
 
