@@ -7,8 +7,8 @@
 namespace co2 {
 
 namespace {
-constexpr std::size_t kRoundsKept = 4096;
-constexpr std::int64_t kRoundsOpen = 4;
+constexpr std::ptrdiff_t kRoundsKept = 4096;
+constexpr std::ptrdiff_t kRoundsOpen = 4;
 double to_seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 }  // namespace
 
@@ -32,13 +32,37 @@ struct Communication {
 };
 }  // namespace
 
+/// The newest rounds, in one block of memory (see IntervalUnion).
 struct Trace::Totals {
+  struct Round {
+    std::int64_t number;
+    Communication communication;
+  };
   Communication run;
-  std::map<std::int64_t, Communication> rounds;
+  std::vector<Round> rounds;  // by number
+
+  /// A round is begun by the first span of it, in about the order of their numbers.
+  void add(const Span& span) {
+    const auto place = std::lower_bound(rounds.begin(), rounds.end(), span.round,
+                                        [](const Round& round, std::int64_t number) { return round.number < number; });
+    if (place != rounds.end() && place->number == span.round) {
+      place->communication.add(span);
+      return;
+    }
+    auto round = rounds.insert(place, {span.round, {}});
+    round->communication.add(span);
+    // Only exchanges of the last rounds are still under way.
+    for (std::ptrdiff_t before = std::min(round - rounds.begin(), 2 * kRoundsOpen); before > 0; --before) {
+      if ((--round)->number <= span.round - kRoundsOpen) round->communication.transfers.close();
+    }
+    if (std::ssize(rounds) > 2 * kRoundsKept) rounds.erase(rounds.begin(), rounds.end() - kRoundsKept);
+  }
 };
 
 Trace::Trace(std::size_t capacity)
-    : capacity_(std::max<std::size_t>(capacity, 1)), totals_(std::make_unique<Totals>()) {}
+    : capacity_(std::max<std::size_t>(capacity, 1)), totals_(std::make_unique<Totals>()) {
+  ring_.reserve(capacity_);
+}
 Trace::~Trace() = default;
 
 void Trace::record(const Span& span) {
@@ -52,13 +76,7 @@ void Trace::record(const Span& span) {
   seconds_[static_cast<int>(span.kind)] += to_seconds(span.end - span.begin);
   if (span.kind != SpanKind::kWait && span.kind != SpanKind::kTransfer) return;
   totals_->run.add(span);
-  const auto [round, is_new] = totals_->rounds.try_emplace(span.round);
-  round->second.add(span);
-  // Only exchanges of the last rounds are still under way.
-  if (const auto over = totals_->rounds.find(span.round - kRoundsOpen); is_new && over != totals_->rounds.end()) {
-    over->second.transfers.close();
-  }
-  if (totals_->rounds.size() > kRoundsKept) totals_->rounds.erase(totals_->rounds.begin());
+  totals_->add(span);
 }
 
 std::vector<Span> Trace::spans() const {
@@ -72,7 +90,10 @@ std::vector<Span> Trace::spans() const {
 std::map<std::int64_t, Overlap> Trace::rounds() const {
   const std::lock_guard lock(mutex_);
   std::map<std::int64_t, Overlap> result;
-  for (const auto& [round, communication] : totals_->rounds) result.emplace(round, communication.overlap);
+  const std::size_t begin = totals_->rounds.size() - std::min<std::size_t>(totals_->rounds.size(), kRoundsKept);
+  for (std::size_t i = begin; i < totals_->rounds.size(); ++i) {
+    result.emplace(totals_->rounds[i].number, totals_->rounds[i].communication.overlap);
+  }
   return result;
 }
 
