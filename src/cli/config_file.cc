@@ -9,8 +9,8 @@
 #include <set>
 #include <sstream>
 
-#include "train/files.h"
-#include "train/unique_keys.h"
+#include "base/files.h"
+#include "base/unique_keys.h"
 
 namespace co2::cli {
 
@@ -73,8 +73,8 @@ std::size_t line_of_key(const std::string& text, const std::string& key) {
 }
 
 std::vector<Setting> read_json(const std::filesystem::path& path, const std::string& text) {
-  const auto unique = train::unique_keys<json>(
-      [&](const std::string& key) { refuse_repeated(key, place_of(path, line_of_key(text, key))); });
+  const auto unique =
+      unique_keys<json>([&](const std::string& key) { refuse_repeated(key, place_of(path, line_of_key(text, key))); });
   // Without the library's own error number.
   const auto cause_of = [](const json::exception& error) {
     const std::string cause = error.what();
@@ -104,7 +104,7 @@ std::vector<Setting> read_json(const std::filesystem::path& path, const std::str
 }  // namespace
 
 std::vector<Setting> read_config_file(const std::filesystem::path& path) {
-  const std::string text = train::read_file(path);
+  const std::string text = read_file(path);
   const auto first = std::find_if_not(text.begin(), text.end(), [](unsigned char c) { return std::isspace(c) != 0; });
   const std::string extension = path.extension();
   const bool is_json = extension == ".json" || (extension != ".toml" && first != text.end() && *first == '{');

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "base/cores.h"
 #include "processes/placement.h"
 
 namespace co2::cli {
@@ -28,8 +29,7 @@ void share_the_machine(const train::TrainConfig& config, const Cluster& cluster)
   if (config.threads > 0) {
     at::set_num_threads(config.threads);
   } else if (!process_environment("OMP_NUM_THREADS") && !process_environment("MKL_NUM_THREADS")) {
-    at::set_num_threads(processes::joined_threads(cluster.local_size(),
-                                                  static_cast<int>(processes::usable_cores().size()),
+    at::set_num_threads(processes::joined_threads(cluster.local_size(), static_cast<int>(usable_cores().size()),
                                                   static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN))));
   }
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string_view>
 
+#include "base/human.h"
 #include "cli/program.h"
 #include "cli/train_flags.h"
 #include "island/memory_plan.h"
@@ -15,7 +16,7 @@
 #include "processes/placement.h"
 #include "processes/screen.h"
 #include "train/gpt/gpt_shape.h"
-#include "train/human.h"
+#include "train/recipe_text.h"
 #include "train/summary.h"
 
 namespace co2::cli {
@@ -53,10 +54,9 @@ int state_copies(const train::TrainConfig& config) {
 
 std::string table(const train::TrainConfig& config, const Recipe& recipe, std::int64_t elements, const MemoryUse& use,
                   const Traffic& traffic) {
-  using train::human_bytes;
   const double copy = 4.0 * static_cast<double>(elements);
   std::string text = fmt::format("{} {}, {} parameters; {} worker{}, {}\n\n", config.task, config.model,
-                                 train::human_count(static_cast<double>(elements)), config.workers,
+                                 human_count(static_cast<double>(elements)), config.workers,
                                  config.workers == 1 ? "" : "s", train::recipe_text(recipe));
   text += fmt::format("  {:<16} {:>10} {:>20}\n", "per worker", "bytes", "copies of the model");
   const auto row = [&](std::string_view name, std::int64_t bytes) {

@@ -14,9 +14,9 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "base/closest_name.h"
 #include "cli/help_formatter.h"
 #include "processes/screen.h"
-#include "sync/closest_name.h"
 #include "version.h"
 
 namespace co2::cli {

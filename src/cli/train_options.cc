@@ -9,8 +9,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/closest_name.h"
 #include "cli/program.h"
-#include "sync/closest_name.h"
 #include "train/validate.h"
 
 namespace co2::cli {

@@ -3,15 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-namespace co2 {
+#include "base/range.h"
 
-/// A half-open range of elements of a flat buffer.
-struct Range {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::int64_t size() const { return end - begin; }
-  bool operator==(const Range&) const = default;
-};
+namespace co2 {
 
 /// Cuts `numel` elements into consecutive ranges of about equal size, at most `max_elements` each, that cover every
 /// element exactly once. No elements: no ranges.

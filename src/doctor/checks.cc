@@ -10,9 +10,9 @@
 #include <optional>
 #include <set>
 
+#include "base/human.h"
 #include "lab/rate.h"
 #include "processes/placement.h"
-#include "train/human.h"
 
 namespace co2::doctor {
 
@@ -109,7 +109,6 @@ std::optional<Room> tightest(const Workers& workers, double each) {
 }
 
 std::string in_words(const Room& room, double each) {
-  using train::human_bytes;
   const std::string need = room.workers == 1 ? fmt::format("1 worker needs {}", human_bytes(each))
                                              : fmt::format("{} workers of {} need {}", room.workers, human_bytes(each),
                                                            human_bytes(room.workers * each));
@@ -294,7 +293,7 @@ Check check_speed(const Workers& workers) {
 Check check_memory(const Workers& workers, double need) {
   const auto room = tightest(workers, need);
   if (!room) {
-    return {"memory", Level::kOk, train::human_bytes(need) + " per worker; the system does not tell what it has", ""};
+    return {"memory", Level::kOk, human_bytes(need) + " per worker; the system does not tell what it has", ""};
   }
   if (room->share(need) <= kTightMemory) return {"memory", Level::kOk, in_words(*room, need), ""};
   return {"memory", Level::kWarn, in_words(*room, need),

@@ -9,6 +9,7 @@
 #include <optional>
 #include <sstream>
 
+#include "base/cores.h"
 #include "processes/placement.h"
 #include "train/run_files.h"
 
@@ -61,7 +62,7 @@ WorkerFacts look_around(int rank, const std::string& co2_version) {
   facts.co2_version = co2_version;
   facts.torch_version = build_setting(build, "TORCH_VERSION");
   facts.blas = build_setting(build, "BLAS_INFO");
-  facts.cores = processes::usable_cores();
+  facts.cores = usable_cores();
   facts.core_quota = parse_core_quota(first_line("/sys/fs/cgroup/cpu.max"));
   facts.threads = at::get_num_threads();
   facts.memory_available = kilobytes("/proc/meminfo", "MemAvailable:").value_or(0);

@@ -6,8 +6,9 @@
 #include <chrono>
 #include <limits>
 
+#include "base/clock.h"
+#include "base/spread.h"
 #include "comm/timed_all_reduce.h"
-#include "train/spread.h"
 
 namespace co2::doctor {
 
@@ -19,8 +20,6 @@ constexpr double kEnough = 1.0;   // seconds spent on one size
 constexpr int kRepeats = 5;
 constexpr int kTinyRepeats = 20;
 constexpr int kClockRounds = 10;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 }  // namespace
 
@@ -63,7 +62,7 @@ NetworkFacts measure_network(Communicator& communicator, std::int64_t parameters
       spent += times.back();
     }
     cycles = (communicator.background_cpu_seconds() - cycles_before) / static_cast<double>(times.size());
-    const double seconds = train::spread_of(times).median;
+    const double seconds = spread_of(times).median;
     const auto sent = static_cast<double>(communicator.all_reduce_wire_bytes(bytes));
     facts.transfers.push_back({bytes, seconds, 8 * sent / seconds});
   }

@@ -15,13 +15,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "lab/descriptor.h"
+#include "base/descriptor.h"
 
 namespace co2::doctor {
 
 namespace {
 
-using lab::Descriptor;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using Json = nlohmann::json;

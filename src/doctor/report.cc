@@ -7,16 +7,15 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/human.h"
 #include "comm/wire_dtype.h"
 #include "lab/rate.h"
-#include "train/human.h"
 
 namespace co2::doctor {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-using train::human_bytes;
 
 std::string milliseconds(double seconds) {
   const double ms = 1e3 * seconds;
@@ -106,7 +105,7 @@ void add_expected(Text& text, const Report& report) {
                            m.unit + "/s"));
   for (const Row& row : rows) {
     text.line(fmt::format("  {:<{}} {:>12}  {:7.3f}", fmt::format("{}", fmt::join(row.names, ", ")), width,
-                          train::thousands(row.expectation.units_per_second), row.expectation.of_none));
+                          thousands(row.expectation.units_per_second), row.expectation.of_none));
   }
 }
 

@@ -8,9 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/spread.h"
 #include "doctor/machine.h"
 #include "train/optimizer.h"
-#include "train/spread.h"
 #include "train/task.h"
 
 namespace co2::doctor {
@@ -22,8 +23,6 @@ constexpr int kSteps = 5;         // enough for a median
 constexpr double kAtLeast = 1.0;  // seconds, for models whose steps are over in no time
 constexpr double kAtMost = 3.0;   // seconds, for models whose steps take long
 constexpr int kOuterPasses = 3;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 template <class Step>
 StepTimes time_steps(const Step& step) {
@@ -40,7 +39,7 @@ StepTimes time_steps(const Step& step) {
     step();
     times.push_back(seconds_since(start));
   }
-  const train::Spread spread = train::spread_of(std::move(times));
+  const Spread spread = spread_of(std::move(times));
   return {spread.low, spread.median, spread.high, spread.count};
 }
 

@@ -3,14 +3,11 @@
 #include <optional>
 #include <vector>
 
+#include "base/spread.h"
 #include "lab/plan.h"
 #include "lab/result.h"
-#include "train/spread.h"
 
 namespace co2::lab {
-
-using train::Spread;
-using train::spread_of;
 
 /// One item at one rate, over its repeats.
 struct Row {

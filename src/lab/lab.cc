@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <fstream>
 
+#include "base/files.h"
+#include "base/human.h"
 #include "lab/chart.h"
 #include "lab/no_namespaces.h"
 #include "lab/peers.h"
@@ -19,8 +21,7 @@
 #include "lab/tool.h"
 #include "processes/signal_queue.h"
 #include "train/data/corpus.h"
-#include "train/files.h"
-#include "train/human.h"
+#include "train/folders.h"
 #include "train/run_files.h"
 
 namespace co2::lab {
@@ -205,7 +206,7 @@ class Lab {
       config["local_steps"] = *local_steps;
     }
     const auto config_file = record.folder / "config.json";
-    train::write_atomically(config_file, config.dump(2) + "\n");
+    write_atomically(config_file, config.dump(2) + "\n");
     RunSpec spec;
     spec.environment = processes::own_environment();
     if (item.peer()) {
@@ -236,7 +237,7 @@ class Lab {
     std::string text;
     if (record.figures) {
       const Figures& figures = *record.figures;
-      text = fmt::format("{} {}/s", train::thousands(figures.units_per_second), figures.unit);
+      text = fmt::format("{} {}/s", thousands(figures.units_per_second), figures.unit);
       if (std::isfinite(figures.overlap())) text += fmt::format("  overlap {}", percent(figures.overlap()));
       text += fmt::format("  loss {:.3f}", figures.train_loss);
     } else {
@@ -262,11 +263,11 @@ class Lab {
   }
 
   /// After each run, so that whatever happens later, what was measured is there.
-  void save() const { train::write_atomically(options_.json, report(options_, records_, tables()).dump(2) + "\n"); }
+  void save() const { write_atomically(options_.json, report(options_, records_, tables()).dump(2) + "\n"); }
 
   int finish() const {
     if (!records_.empty()) {
-      train::write_atomically(options_.svg, chart(options_, records_, tables()));
+      write_atomically(options_.svg, chart(options_, records_, tables()));
       fmt::print("written: {}, {}, and a folder for each run in {}\n", options_.json.string(), options_.svg.string(),
                  options_.out.string());
     }

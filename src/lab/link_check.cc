@@ -13,6 +13,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/clock.h"
+
 namespace co2::lab {
 
 namespace {
@@ -69,7 +71,7 @@ double transfer(const Connection& connection, double seconds) {
   const std::vector<char> outgoing(1 << 18);
   std::vector<char> incoming(1 << 18);
   const auto begin = Clock::now();
-  const auto since_begin = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
+  const auto since_begin = [&] { return seconds_since(begin); };
   double counted_from = 0;
   double bytes = 0;
   double now = 0;

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/descriptor.h"
+#include "base/descriptor.h"
 #include "lab/rate.h"
 
 namespace co2::lab {

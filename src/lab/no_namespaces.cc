@@ -8,8 +8,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/child_process.h"
 #include "lab/tool.h"
-#include "train/data/subprocess.h"
 
 namespace co2::lab {
 
@@ -77,7 +77,7 @@ std::string why_not_configured(const std::string& program, const std::string& ba
 
 void check_programs() {
   for (const char* program : {"ip", "tc"}) {
-    if (!train::have_program(program)) {
+    if (!have_program(program)) {
       throw ClusterError(
           fmt::format("the program '{}' is missing from PATH: install iproute2 (Debian: apt-get install "
                       "iproute2), and see that /usr/sbin is in PATH",

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "train/human.h"
+#include "base/human.h"
 
 namespace co2::lab {
 
@@ -35,7 +35,7 @@ std::string line(double x1, double y1, double x2, double y2, const std::string& 
 
 std::string number(double value) {
   if (std::abs(value) < 1e3) return fmt::format("{:g}", value);
-  return train::thousands(value);
+  return thousands(value);
 }
 
 struct Label {

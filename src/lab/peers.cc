@@ -6,9 +6,10 @@
 
 #include <cstdlib>
 
+#include "base/files.h"
 #include "lab/tool.h"
 #include "processes/worker_environment.h"
-#include "train/files.h"
+#include "train/folders.h"
 
 namespace co2::lab {
 
@@ -46,7 +47,7 @@ Peers::Peers(const processes::SignalQueue& signals) : signals_(signals), folder_
 
 void Peers::check(const nlohmann::ordered_json& config, const std::filesystem::path& folder) const {
   train::ensure_writable(folder);
-  train::write_atomically(folder / "config.json", config.dump(2) + "\n");
+  write_atomically(folder / "config.json", config.dump(2) + "\n");
   Tool tool{.command = {python_, folder_ / "train.py", "--check", "--config", folder / "config.json", "--out", folder,
                         "--co2", fmt::format("/proc/{}/exe", getpid())},
             .environment = environment()};

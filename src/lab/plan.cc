@@ -9,10 +9,10 @@
 #include <array>
 #include <charconv>
 
+#include "base/closest_name.h"
 #include "lab/split.h"
 #include "lab/tool.h"
 #include "processes/worker_environment.h"
-#include "sync/closest_name.h"
 
 namespace co2::lab {
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <ctime>
 
+#include "base/cores.h"
 #include "processes/placement.h"
 
 namespace co2::lab {
@@ -30,7 +31,7 @@ Json machine() {
   struct sysinfo info {};
   sysinfo(&info);
   return {{"processor", processes::processor_name()},
-          {"cores", processes::format_cores(processes::usable_cores())},
+          {"cores", processes::format_cores(usable_cores())},
           {"memory_bytes", static_cast<std::uint64_t>(info.totalram) * info.mem_unit},
           {"kernel", std::string(system.sysname) + " " + system.release}};
 }

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "train/files.h"
+#include "base/files.h"
 
 namespace co2::lab {
 
@@ -67,7 +67,7 @@ std::vector<CurvePoint> smooth(const std::vector<Line>& lines, double steps) {
 }
 
 std::vector<Line> read_lines(const std::filesystem::path& path, std::string& last) {
-  std::istringstream stream(train::read_file(path));
+  std::istringstream stream(read_file(path));
   std::vector<Line> lines;
   std::string text;
   while (std::getline(stream, text)) {
@@ -95,7 +95,7 @@ double Figures::overlap() const {
 double Figures::per_step(double sum) const { return steps > 0 ? sum / static_cast<double>(steps) : kUnknown; }
 
 Figures read_figures(const std::filesystem::path& folder) {
-  const json summary = json::parse(train::read_file(folder / "summary.json"), nullptr, false);
+  const json summary = json::parse(read_file(folder / "summary.json"), nullptr, false);
   if (!summary.is_object()) throw DataError(fmt::format("{} is no summary", (folder / "summary.json").string()));
   Figures figures;
   figures.units_per_second = number(summary, "units_per_second");

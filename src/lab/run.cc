@@ -14,10 +14,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/child_process.h"
+#include "base/clock.h"
+#include "base/cores.h"
+#include "base/files.h"
 #include "lab/tool.h"
-#include "processes/child_process.h"
 #include "processes/placement.h"
-#include "train/files.h"
 
 namespace co2::lab {
 
@@ -27,8 +29,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kPort = 29500;  // the network is fresh: nobody else is there
 constexpr int kTickMilliseconds = 100;
 constexpr int kLogLines = 12;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 std::filesystem::path log_of(const RunSpec& spec, int rank) { return spec.folder / fmt::format("worker-{}.log", rank); }
 
@@ -69,7 +69,7 @@ class Execution {
 
   RunEnd run(const std::function<void()>& tick) {
     begin_ = Clock::now();
-    const auto shares = processes::place(network_.size(), processes::usable_cores(), spec_.threads, spec_.pin);
+    const auto shares = processes::place(network_.size(), usable_cores(), spec_.threads, spec_.pin);
     for (int rank = 0; rank < network_.size(); ++rank) start(rank, shares[static_cast<std::size_t>(rank)]);
     while (running() && end_.kind == RunEnd::Kind::kDone) {
       pollfd wake{.fd = signals_.fd(), .events = POLLIN, .revents = 0};
@@ -104,7 +104,7 @@ class Execution {
     const std::string log_path = log_of(spec_, rank);
     const Descriptor log(open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
     if (log.get() < 0) throw DataError(fmt::format("can't write {}: {}", log_path, std::strerror(errno)));
-    processes::ChildSpec child;
+    ChildSpec child;
     child.command = spec_.command;
     child.environment = processes::as_list(variables);
     if (spec_.pin) child.cores = share.cores;
@@ -112,7 +112,7 @@ class Execution {
     child.standard[1] = child.standard[2] = log.get();
     child.signal_mask = signals_.old_mask();
     child.prepare = [this, rank] { return network_.enter(rank); };
-    workers_.push_back(processes::start_child(child));
+    workers_.push_back(start_child(child));
   }
 
   bool running() const {
@@ -150,7 +150,7 @@ class Execution {
 
   std::string with_log(const std::string& what, int rank) const {
     const auto log = log_of(spec_, rank);
-    return fmt::format("{}. The end of {}:\n{}", what, log.string(), last_lines(train::read_file(log), kLogLines));
+    return fmt::format("{}. The end of {}:\n{}", what, log.string(), last_lines(read_file(log), kLogLines));
   }
 
   void on_signal(int signal) {

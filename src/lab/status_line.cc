@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <limits>
 
+#include "base/clock.h"
+
 namespace co2::lab {
 
 namespace {
@@ -52,7 +54,7 @@ void StatusLine::update(const std::function<std::string()>& progress) {
   const auto now = std::chrono::steady_clock::now();
   if (!terminal_ || now - shown_ < kPause) return;
   shown_ = now;
-  const double elapsed = std::chrono::duration<double>(now - begin_).count();
+  const double elapsed = seconds_between(begin_, now);
   std::string line = fmt::format("run {}/{}  {}  {}", run_, kinds_.size(), what_, minutes(elapsed));
   if (const std::string text = progress(); !text.empty()) line += "  " + text;
   const double left = seconds_left(elapsed);
@@ -62,7 +64,7 @@ void StatusLine::update(const std::function<std::string()>& progress) {
 }
 
 void StatusLine::end(const std::string& outcome) {
-  seconds_[kinds_[run_ - 1]] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  seconds_[kinds_[run_ - 1]] = seconds_since(begin_);
   say(fmt::format("run {}/{}  {}  {}", run_, kinds_.size(), what_, outcome));
 }
 

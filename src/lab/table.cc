@@ -7,7 +7,7 @@
 #include <cmath>
 #include <functional>
 
-#include "train/human.h"
+#include "base/human.h"
 
 namespace co2::lab {
 
@@ -24,11 +24,11 @@ std::string in(const char* format, double value) {
 
 std::string speed(const Spread& spread) {
   if (spread.count == 0) return "-";
-  if (spread.count == 1) return train::thousands(spread.median);
-  return fmt::format("{} ±{:.1f} %", train::thousands(spread.median), 100 * spread.half_range() / spread.median);
+  if (spread.count == 1) return thousands(spread.median);
+  return fmt::format("{} ±{:.1f} %", thousands(spread.median), 100 * spread.half_range() / spread.median);
 }
 
-std::string bytes(double value) { return std::isfinite(value) ? train::human_bytes(value) : "-"; }
+std::string bytes(double value) { return std::isfinite(value) ? human_bytes(value) : "-"; }
 
 std::string plural(int count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
 

@@ -13,8 +13,8 @@
 #include <csignal>
 #include <cstring>
 
-#include "lab/descriptor.h"
-#include "processes/child_process.h"
+#include "base/child_process.h"
+#include "base/descriptor.h"
 
 namespace co2::lab {
 
@@ -111,7 +111,7 @@ ToolResult run_tool(const Tool& tool) {
   const Descriptor input = with_contents(tool.input);
   const Descriptor output = memory_file();
   const Descriptor errors = memory_file();
-  processes::ChildSpec spec;
+  ChildSpec spec;
   spec.command = tool.command;
   spec.environment = tool.environment;
   spec.standard[0] = input.get();
@@ -119,7 +119,7 @@ ToolResult run_tool(const Tool& tool) {
   if (!tool.show_errors) spec.standard[2] = errors.get();
   spec.writes_to_terminal = tool.show_errors;
   spec.prepare = tool.prepare;
-  Running running(processes::start_child(spec));
+  Running running(start_child(spec));
   ToolResult result;
   result.timed_out = !running.wait(tool.timeout, tool.signals);
   result.code = result.timed_out ? running.end() : running.reap();

@@ -22,7 +22,7 @@ struct Tool {
   std::string input{};                   ///< what it finds on standard input
   std::chrono::milliseconds timeout{30'000};
   bool show_errors = false;        ///< what it writes to standard error reaches the user, instead of `errors`
-  std::function<int()> prepare{};  ///< as in processes::ChildSpec
+  std::function<int()> prepare{};  ///< as in ChildSpec
   /// One to stop ends the tool and everything in its process group: whoever waits for a long time gives them.
   const processes::SignalQueue* signals = nullptr;
 };

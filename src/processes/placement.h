@@ -11,9 +11,6 @@ struct CoreShare {
   int threads = 1;         ///< the computing threads that fit them
 };
 
-/// The cores that this process may use: its affinity mask, which containers, taskset and Slurm set.
-std::vector<int> usable_cores();
-
 /// What the processor is called, "AMD EPYC"; where the kernel does not tell, its architecture.
 std::string processor_name();
 
@@ -31,8 +28,5 @@ int joined_threads(int workers, int usable, int machine);
 
 /// "0-3,8"
 std::string format_cores(const std::vector<int>& cores);
-
-/// Restricts the calling process to `cores`. False if the system refuses (async-signal-safe: used after fork).
-bool pin_to(const std::vector<int>& cores) noexcept;
 
 }  // namespace co2::processes

@@ -16,7 +16,8 @@
 #include <optional>
 #include <utility>
 
-#include "processes/child_process.h"
+#include "base/child_process.h"
+#include "base/cores.h"
 #include "processes/line_mux.h"
 #include "processes/placement.h"
 #include "processes/signal_queue.h"

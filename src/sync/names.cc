@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "sync/closest_name.h"
+#include "base/closest_name.h"
 
 namespace co2 {
 

@@ -5,6 +5,8 @@
 #include <ranges>
 #include <vector>
 
+#include "base/median.h"
+
 namespace co2 {
 
 namespace {
@@ -18,12 +20,6 @@ constexpr double kTooSmall = 1.12;
 constexpr double kTooCostly = 1.25;
 constexpr int kStepsPerFragment = 2;   // workers do not step in time: with one step, who is ahead waits for the others
 constexpr double kLatencyShare = 0.1;  // of a round, for the latency of all its exchanges together
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 bool usable(const RoundTimes& t) {
   return t.step > 0 && std::isfinite(t.step) && t.transfer > 0 && std::isfinite(t.transfer) && t.cost >= 0 &&
@@ -53,7 +49,7 @@ Plan PaceControl::next(const RoundTimes& times) {
   const auto typical = [&](double RoundTimes::*field, std::size_t rounds) {
     std::vector<double> values;
     for (const RoundTimes& t : last(rounds)) values.push_back(t.*field);
-    return median(std::move(values));
+    return upper_median(std::move(values));
   };
   typical_ = {typical(&RoundTimes::step, kForHiding), typical(&RoundTimes::transfer, kForHiding),
               typical(&RoundTimes::cost, kForCost)};

@@ -15,10 +15,13 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/cores.h"
+#include "base/files.h"
 #include "processes/placement.h"
 #include "processes/screen.h"
 #include "sync/control_channel.h"
-#include "train/files.h"
+#include "train/folders.h"
 #include "train/fused_adamw.h"
 #include "train/group.h"
 #include "train/optimizer.h"
@@ -32,8 +35,6 @@ namespace co2::train {
 namespace {
 
 constexpr std::size_t kSpansInTrace = 400'000;  // over all workers: what Perfetto still opens with ease
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 /// Often enough that a wish to stop is heard soon, rarely enough that nobody waits for the answer.
 int control_period(std::int64_t steps, double step_seconds) {
@@ -258,7 +259,7 @@ class Run {
         .memory = sync_->memory(),
         .peak_megabytes = peak_resident_megabytes(),
         .threads = at::get_num_threads(),
-        .cores = processes::format_cores(processes::usable_cores()),
+        .cores = processes::format_cores(usable_cores()),
         .host = host_name(),
     };
     for (const auto& text : group_.gather(to_text(mine))) result_.workers.push_back(figures_from_text(text));

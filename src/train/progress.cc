@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/human.h"
 #include "processes/screen.h"
-#include "train/human.h"
 
 namespace co2::train {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "train/human.h"
+#include "train/recipe_text.h"
 
 namespace co2::train {
 

@@ -12,8 +12,9 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "base/files.h"
 #include "train/config.h"
-#include "train/files.h"
+#include "train/folders.h"
 
 namespace co2::train {
 

@@ -11,8 +11,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "train/files.h"
-#include "train/unique_keys.h"
+#include "base/files.h"
+#include "base/unique_keys.h"
 
 namespace co2::train {
 namespace {
@@ -197,11 +197,11 @@ void write_safetensors(const std::filesystem::path& path, const Safetensors& con
   const std::uint64_t length = text.size();
 
   write_atomically(path, [&](const auto& append) {
-    append(Bytes(reinterpret_cast<const char*>(&length), kLengthBytes));
+    append(std::string_view(reinterpret_cast<const char*>(&length), kLengthBytes));
     append(text);
     for (const auto& [name, tensor] : contents.tensors) {
       const auto data = tensor.detach().cpu().contiguous();
-      append(Bytes(static_cast<const char*>(data.const_data_ptr()), data.nbytes()));
+      append(std::string_view(static_cast<const char*>(data.const_data_ptr()), data.nbytes()));
     }
   });
 }

@@ -9,7 +9,8 @@
 #include <numeric>
 #include <set>
 
-#include "train/human.h"
+#include "base/human.h"
+#include "train/recipe_text.h"
 
 namespace co2::train {
 namespace {

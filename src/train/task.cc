@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sync/closest_name.h"
+#include "base/closest_name.h"
 #include "train/config.h"
 #include "train/gpt/gpt_task.h"
 #include "train/validate.h"

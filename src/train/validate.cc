@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "sync/closest_name.h"
+#include "base/closest_name.h"
 #include "train/config.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"

@@ -5,6 +5,8 @@
 
 #include <set>
 
+#include "base/cores.h"
+
 namespace co2::processes {
 namespace {
 

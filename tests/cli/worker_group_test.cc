@@ -16,6 +16,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/cores.h"
 #include "processes/worker_environment.h"
 
 namespace co2::processes {

@@ -19,13 +19,13 @@
 #include <thread>
 #include <utility>
 
+#include "base/child_process.h"
+#include "base/files.h"
 #include "lab/link_check.h"
 #include "lab/run.h"
 #include "lab/tool.h"
-#include "processes/child_process.h"
 #include "processes/signal_queue.h"
 #include "processes/worker_environment.h"
-#include "train/files.h"
 
 namespace co2::lab {
 namespace {
@@ -202,7 +202,7 @@ class RunTest : public NetworkTest {
     spec.time_limit = time_limit_;
     return execute(spec, network_, parse_rates(rates, 2)[0], signals_, tick);
   }
-  std::string log(int rank) const { return train::read_file(folder_.path() / fmt::format("worker-{}.log", rank)); }
+  std::string log(int rank) const { return read_file(folder_.path() / fmt::format("worker-{}.log", rank)); }
 
   void expect_nobody_left() const {
     for (int i = 0; i < 2000 && !network_.processes().empty(); ++i)
@@ -210,7 +210,7 @@ class RunTest : public NetworkTest {
     EXPECT_TRUE(network_.processes().empty());
   }
 
-  const train::TemporaryFolder folder_{testing::TempDir()};
+  const TemporaryFolder folder_{testing::TempDir()};
   Network network_{World::allowed ? 2 : 0};
   const processes::SignalQueue signals_;
   std::chrono::seconds time_limit_{100};

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "train/files.h"
+#include "base/files.h"
 
 namespace co2::lab {
 namespace {
@@ -14,12 +14,12 @@ namespace {
 class Result : public testing::Test {
  protected:
   void write(const std::string& summary, const std::string& metrics) {
-    train::write_atomically(folder_.path() / "summary.json", summary);
-    train::write_atomically(folder_.path() / "metrics.jsonl", metrics);
+    write_atomically(folder_.path() / "summary.json", summary);
+    write_atomically(folder_.path() / "metrics.jsonl", metrics);
   }
   Figures read() const { return read_figures(folder_.path()); }
 
-  const train::TemporaryFolder folder_{testing::TempDir()};
+  const TemporaryFolder folder_{testing::TempDir()};
 };
 
 // 100 steps of 10 tokens, one each 0.1 s, after an evaluation of 3 s. A line is written a period of 5 steps after those

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sync/closest_name.h"
+#include "base/closest_name.h"
 
 namespace co2 {
 namespace {

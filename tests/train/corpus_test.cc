@@ -5,8 +5,8 @@
 
 #include <vector>
 
+#include "base/files.h"
 #include "train/data/synthetic.h"
-#include "train/files.h"
 #include "train/sha256.h"
 #include "train/temporary.h"
 

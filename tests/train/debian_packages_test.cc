@@ -9,9 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "base/child_process.h"
+#include "base/files.h"
 #include "train/data/packages.h"
 #include "train/data/subprocess.h"
-#include "train/files.h"
 #include "train/sha256.h"
 #include "train/temporary.h"
 

@@ -12,7 +12,7 @@
 #include <set>
 #include <thread>
 
-#include "train/files.h"
+#include "base/files.h"
 #include "train/gpt/gpt_config.h"
 #include "train/safetensors.h"
 #include "train/temporary.h"

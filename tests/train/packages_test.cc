@@ -12,9 +12,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/child_process.h"
+#include "base/files.h"
 #include "train/data/lock_file.h"
 #include "train/data/subprocess.h"
-#include "train/files.h"
 #include "train/temporary.h"
 
 namespace co2::train {

@@ -6,7 +6,8 @@
 #include <fstream>
 #include <set>
 
-#include "train/files.h"
+#include "base/files.h"
+#include "train/folders.h"
 #include "train/temporary.h"
 
 namespace co2::train {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <set>
 
-#include "train/files.h"
+#include "base/files.h"
 #include "train/temporary.h"
 
 namespace co2::train {

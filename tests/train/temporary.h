@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "train/files.h"
+#include "base/files.h"
 
 namespace co2::train {
 

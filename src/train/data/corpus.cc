@@ -8,11 +8,11 @@
 #include <cstdlib>
 #include <optional>
 
-#include "sync/closest_name.h"
+#include "base/child_process.h"
+#include "base/closest_name.h"
+#include "base/files.h"
 #include "train/data/packages.h"
-#include "train/data/subprocess.h"
 #include "train/data/synthetic.h"
-#include "train/files.h"
 #include "train/sha256.h"
 
 namespace co2::train {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/clock.h"
 #include "processes/screen.h"
 
 namespace co2::train {
@@ -29,7 +30,7 @@ void DownloadBar::draw() {
     if (!unreadable) arrived += static_cast<double>(size) / 1e6;
   }
   constexpr int kLongestBar = 30;
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
+  const double seconds = seconds_since(began_);
   const std::string figures = fmt::format("{:.1f}/{:.1f} MB {:.0f} s", arrived, megabytes_, seconds);
   // Brackets, two spaces, and one column that stays free: some terminals wrap as soon as the last one is written.
   const auto room = static_cast<int>(processes::screen_width(stderr)) - static_cast<int>(name_.size() + figures.size());

@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <optional>
 
-#include "sync/closest_name.h"
+#include "base/child_process.h"
+#include "base/closest_name.h"
+#include "base/files.h"
 #include "train/data/download_bar.h"
 #include "train/data/lock_file.h"
 #include "train/data/subprocess.h"
-#include "train/files.h"
 #include "train/sha256.h"
 
 namespace co2::train {

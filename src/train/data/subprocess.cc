@@ -4,39 +4,23 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
+#include <csignal>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 #include <thread>
+
+#include "base/child_process.h"
+#include "base/descriptor.h"
 
 namespace co2::train {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{50};
 constexpr std::chrono::seconds kGrace{2};  // between asking a program to end and ending it
-
-/// What a spawn needs, freed in every path.
-struct SpawnSettings {
-  SpawnSettings() {
-    posix_spawn_file_actions_init(&files);
-    posix_spawnattr_init(&attributes);
-  }
-  ~SpawnSettings() {
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-  }
-  SpawnSettings(const SpawnSettings&) = delete;
-  SpawnSettings& operator=(const SpawnSettings&) = delete;
-  posix_spawn_file_actions_t files;
-  posix_spawnattr_t attributes;
-};
 
 std::string describe(const Command& command) { return fmt::format("`{}`", fmt::join(command.arguments, " ")); }
 
@@ -51,36 +35,38 @@ std::string complaint(const std::filesystem::path& log) {
   return result;
 }
 
-/// The program gets a process group of its own, so that ending it also ends what it started.
-pid_t spawn(const Command& command) {
-  SpawnSettings settings;
-  const auto check = [&](int error) {
-    if (error != 0) throw DataError(fmt::format("can't run {}: {}", describe(command), std::strerror(error)));
-  };
-  check(posix_spawn_file_actions_addchdir_np(&settings.files, command.folder.c_str()));
-  const std::string input = command.input.empty() ? "/dev/null" : command.input.string();
-  check(posix_spawn_file_actions_addopen(&settings.files, STDIN_FILENO, input.c_str(), O_RDONLY, 0));
-  const int create = O_WRONLY | O_CREAT | O_TRUNC;
-  check(posix_spawn_file_actions_addopen(&settings.files, STDOUT_FILENO, command.output.c_str(), create, 0666));
-  check(posix_spawn_file_actions_addopen(&settings.files, STDERR_FILENO, command.log.c_str(), create, 0666));
-  check(posix_spawn_file_actions_addclosefrom_np(&settings.files, STDERR_FILENO + 1));
+[[noreturn]] void fail_to_run(const Command& command, const std::string& why) {
+  throw DataError(fmt::format("can't run {}: {}", describe(command), why));
+}
 
-  sigset_t usual, none;
-  sigemptyset(&none);
-  sigemptyset(&usual);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) sigaddset(&usual, signal);
-  check(posix_spawnattr_setsigdefault(&settings.attributes, &usual));
-  check(posix_spawnattr_setsigmask(&settings.attributes, &none));
-  check(posix_spawnattr_setpgroup(&settings.attributes, 0));
-  check(posix_spawnattr_setflags(&settings.attributes,
-                                 POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK));
+Descriptor open_file(const Command& command, const std::filesystem::path& path, int flags) {
+  Descriptor file(open((command.folder / path).c_str(), flags | O_CLOEXEC, 0666));
+  if (file.get() < 0) fail_to_run(command, std::strerror(errno));
+  return file;
+}
 
-  std::vector<char*> arguments;
-  for (const auto& argument : command.arguments) arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
-  pid_t process = 0;
-  check(posix_spawnp(&process, arguments[0], &settings.files, &settings.attributes, arguments.data(), environ));
-  return process;
+/// The program has a process group of its own, so that ending it also ends what it started.
+pid_t start(const Command& command) {
+  constexpr int kCreate = O_WRONLY | O_CREAT | O_TRUNC;
+  const Descriptor input = open_file(command, command.input.empty() ? "/dev/null" : command.input, O_RDONLY);
+  const Descriptor output = open_file(command, command.output, kCreate);
+  const Descriptor log = open_file(command, command.log, kCreate);
+  ChildSpec spec;
+  spec.command = command.arguments;
+  for (char** variable = environ; *variable != nullptr; ++variable) spec.environment.emplace_back(*variable);
+  spec.folder = command.folder;
+  spec.standard[0] = input.get();
+  spec.standard[1] = output.get();
+  spec.standard[2] = log.get();
+  spec.close_others = true;
+  spec.default_signals = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+  try {
+    return start_child(spec);
+  } catch (const CannotExecute& error) {
+    fail_to_run(command, std::strerror(error.cause()));
+  } catch (const ClusterError& error) {
+    fail_to_run(command, error.what());
+  }
 }
 
 bool wait_until(pid_t process, int& status, std::chrono::steady_clock::time_point deadline,
@@ -108,7 +94,7 @@ void end(pid_t process) {
 }  // namespace
 
 void run_command(const Command& command) {
-  const pid_t process = spawn(command);
+  const pid_t process = start(command);
   int status = 0;
   bool cancelled = false;
   bool over = false;
@@ -134,17 +120,6 @@ void run_command(const Command& command) {
     throw DataError(
         fmt::format("{} failed with exit code {}{}", describe(command), WEXITSTATUS(status), complaint(command.log)));
   }
-}
-
-bool have_program(const std::string& name) {
-  const char* path = std::getenv("PATH");
-  std::stringstream folders(path ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const auto candidate = std::filesystem::path(folder.empty() ? "." : folder) / name;
-    std::error_code ignored;
-    if (std::filesystem::is_regular_file(candidate, ignored) && access(candidate.c_str(), X_OK) == 0) return true;
-  }
-  return false;
 }
 
 }  // namespace co2::train

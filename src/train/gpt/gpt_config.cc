@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "sync/closest_name.h"
+#include "base/closest_name.h"
 #include "train/validate.h"
 
 namespace co2::train {

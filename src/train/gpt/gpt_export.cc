@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "train/files.h"
+#include "base/files.h"
 #include "train/safetensors.h"
 
 namespace co2::train {

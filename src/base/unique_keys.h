@@ -1,10 +1,9 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
-namespace co2::train {
+namespace co2 {
 
 /// A callback for nlohmann's parser, which by itself would keep the last of two equal keys: calls `on_repeat(key)` for
 /// one that an object at the top has had before.
@@ -20,4 +19,4 @@ auto unique_keys(OnRepeat on_repeat) {
       };
 }
 
-}  // namespace co2::train
+}  // namespace co2

@@ -1,10 +1,10 @@
-#include "train/human.h"
+#include "base/human.h"
 
 #include <fmt/format.h>
 
 #include <iterator>
 
-namespace co2::train {
+namespace co2 {
 
 std::string human_bytes(double bytes) {
   const char* units[] = {"B", "kB", "MB", "GB", "TB"};
@@ -29,18 +29,4 @@ std::string thousands(double value) {
   return text;
 }
 
-std::string recipe_text(const Recipe& recipe) {
-  std::string text(name(recipe.strategy));
-  if (recipe.island_size > 1) text += fmt::format(", islands of {}, ZeRO {}", recipe.island_size, recipe.zero);
-  if (recipe.compute == Compute::kBfloat16) text += ", computing in bfloat16";
-  if (recipe.exchange != Recipe::Exchange::kProgress) return text;
-  text += fmt::format(", exchange every {} steps", recipe.local_steps);
-  if (recipe.fragments > 1) text += fmt::format(" in {} fragments", recipe.fragments);
-  return text;
-}
-
-std::string nothing_to_shard_text(int zero) {
-  return fmt::format("zero {} has nothing to shard: there is only one worker", zero);
-}
-
-}  // namespace co2::train
+}  // namespace co2

@@ -1,4 +1,4 @@
-#include "train/files.h"
+#include "base/files.h"
 
 #include <co2/error.h>
 #include <fcntl.h>
@@ -14,17 +14,12 @@
 #include <system_error>
 #include <utility>
 
-namespace co2::train {
+namespace co2 {
 namespace fs = std::filesystem;
 namespace {
 
 [[noreturn]] void fail(const char* what, const fs::path& path) {
   throw DataError(fmt::format("can't {} {}: {}", what, path.string(), std::strerror(errno)));
-}
-
-[[noreturn]] void fail_to_create(const fs::path& folder, const std::error_code& error) {
-  throw DataError(
-      fmt::format("can't create the folder {}: {}; choose another one with --out", folder.string(), error.message()));
 }
 
 /// A file under its temporary name, which disappears unless it is kept.
@@ -43,7 +38,7 @@ class Draft {
   Draft(const Draft&) = delete;
   Draft& operator=(const Draft&) = delete;
 
-  void append(Bytes bytes) {
+  void append(std::string_view bytes) {
     while (!bytes.empty()) {
       const auto written = ::write(descriptor_, bytes.data(), bytes.size());
       if (written < 0 && errno == EINTR) continue;
@@ -67,13 +62,14 @@ class Draft {
 
 }  // namespace
 
-void write_atomically(const fs::path& path, Bytes contents) {
+void write_atomically(const fs::path& path, std::string_view contents) {
   write_atomically(path, [&](const auto& append) { append(contents); });
 }
 
-void write_atomically(const fs::path& path, const std::function<void(const std::function<void(Bytes)>&)>& produce) {
+void write_atomically(const fs::path& path,
+                      const std::function<void(const std::function<void(std::string_view)>&)>& produce) {
   Draft draft(path);
-  produce([&](Bytes bytes) { draft.append(bytes); });
+  produce([&](std::string_view bytes) { draft.append(bytes); });
   draft.keep();
 }
 
@@ -99,32 +95,6 @@ std::string read_file(const fs::path& path) {
   return contents;
 }
 
-void ensure_writable(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) fail_to_create(folder, error);
-  std::string probe = (folder / ".co2-XXXXXX").string();
-  const int descriptor = mkostemp(probe.data(), O_CLOEXEC);
-  if (descriptor < 0) {
-    throw DataError(fmt::format("can't write to the folder {}: {}; choose another one with --out", folder.string(),
-                                std::strerror(errno)));
-  }
-  close(descriptor);
-  unlink(probe.c_str());
-}
-
-fs::path claim_folder(const fs::path& wanted) {
-  std::error_code error;
-  if (wanted.has_parent_path()) fs::create_directories(wanted.parent_path(), error);
-  if (error) fail_to_create(wanted.parent_path(), error);
-  for (int attempt = 1;; ++attempt) {
-    const fs::path folder = attempt == 1 ? wanted : fs::path(fmt::format("{}-{}", wanted.string(), attempt));
-    if (fs::create_directory(folder, error)) return folder;
-    // Whatever else has that name is passed over too; it would be no error for create_directory if it were a folder.
-    if (error && error != std::errc::file_exists) fail_to_create(folder, error);
-  }
-}
-
 TemporaryFolder::TemporaryFolder(const fs::path& parent) {
   std::string name = (parent / "co2-XXXXXX").string();
   if (!mkdtemp(name.data())) fail("make a folder in", parent);
@@ -136,4 +106,4 @@ TemporaryFolder::~TemporaryFolder() {
   fs::remove_all(path_, ignored);
 }
 
-}  // namespace co2::train
+}  // namespace co2

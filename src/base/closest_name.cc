@@ -1,4 +1,4 @@
-#include "sync/closest_name.h"
+#include "base/closest_name.h"
 
 #include <fmt/format.h>
 

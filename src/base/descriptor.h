@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace co2::lab {
+namespace co2 {
 
 /// A file descriptor that is closed at the end of its life.
 class Descriptor {
@@ -25,4 +25,4 @@ class Descriptor {
   int fd_ = -1;
 };
 
-}  // namespace co2::lab
+}  // namespace co2

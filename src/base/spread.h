@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-namespace co2::train {
+namespace co2 {
 
 /// Several measurements of the same thing. NaN: there is none.
 struct Spread {
@@ -27,4 +27,4 @@ inline Spread spread_of(std::vector<double> values) {
   return {median, values.front(), values.back(), static_cast<int>(values.size())};
 }
 
-}  // namespace co2::train
+}  // namespace co2
