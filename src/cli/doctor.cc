@@ -31,8 +31,8 @@ Examples:
   srun -N 4 co2 doctor --interface eth1 --json > doctor.json)";
 
 /// The options of a training run that matter here.
-constexpr std::array<std::string_view, 14> kOptions = {"model",
-                                                       "context",
+constexpr std::array<std::string_view, 14> kOptions = {"task",
+                                                       "model",
                                                        "batch",
                                                        "wire",
                                                        "max-local-steps",
@@ -55,13 +55,8 @@ struct DoctorFlags {
 std::vector<std::string> own_command(const DoctorFlags& flags) {
   std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe"), "doctor"};
   for (const Setting& setting : flags.settings) {
-    if (setting.value.is_boolean()) {
-      command.push_back((setting.value.get<bool>() ? "--" : "--no-") + setting.name);
-    } else {
-      const bool text = setting.value.is_string();
-      command.push_back("--" + setting.name);
-      command.push_back(text ? setting.value.get<std::string>() : setting.value.dump());
-    }
+    const auto words = as_words(setting.name, setting.value);
+    command.insert(command.end(), words.begin(), words.end());
   }
   if (flags.json) command.emplace_back("--json");
   return command;
@@ -78,11 +73,23 @@ int start_workers(const train::TrainConfig& config, const DoctorFlags& flags) {
   return processes::run_worker_group(options);
 }
 
+/// The settings of the user, after the defaults that options of the task have here.
+std::vector<Setting> of_doctor(const std::vector<Setting>& given) {
+  train::TrainConfig config;
+  for (const Setting& setting : given) {
+    if (setting.name == "task") apply(config, setting);
+  }
+  std::vector<Setting> all;
+  for (const TrainOption& option : train_options(config.task)) {
+    if (!option.in_doctor.is_null()) all.push_back({option.flag, option.in_doctor, "--" + option.flag, ""});
+  }
+  all.insert(all.end(), given.begin(), given.end());
+  return all;
+}
+
 int run(const DoctorFlags& flags) {
   train::TrainConfig config;
-  config.corpus = "synthetic";  // there is nothing to learn here, and nothing to fetch
-  config.eval_batches = 1;
-  for (const Setting& setting : flags.settings) apply(config, setting);
+  apply_all(config, of_doctor(flags.settings));
   check(config);
   const auto placement = settle_workers(config, given(flags.settings, "workers"));
   if (!placement && config.workers > 1) return start_workers(config, flags);

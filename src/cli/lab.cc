@@ -10,6 +10,8 @@
 
 #include "cli/help_formatter.h"
 #include "cli/program.h"
+#include "cli/train_flags.h"
+#include "train/task_type.h"
 #include "version.h"
 
 namespace co2::cli {
@@ -35,7 +37,7 @@ Examples:
 class LabFormatter : public HelpFormatter {
  public:
   std::string make_usage(const CLI::App*, std::string) const override {
-    return "\nUsage: co2 lab [OPTIONS] [-- OPTIONS OF co2 train]\n";
+    return "\nUsage: co2 lab [OPTIONS] [task] [-- OPTIONS OF co2 train]\n";
   }
 };
 
@@ -50,7 +52,8 @@ struct LabFlags {
   std::string out;
   std::string json;
   std::string svg;
-  std::vector<std::string> train{"--steps", "60", "--eval-every", "0", "--sample-bytes", "0"};
+  std::string task = train::default_task();
+  std::vector<std::string> train;  ///< what the user says about the training, as flags of co2 train
 };
 
 void require(const char* flag, double value, double lowest, double highest) {
@@ -78,7 +81,13 @@ int run(const LabFlags& flags, const std::vector<std::string>& after_dashes) {
   options.scenarios = lab::parse_rates(flags.rates, flags.workers);
   options.items = lab::parse_strategies(flags.strategies);
   for (lab::Item& peer : lab::parse_peers(flags.peers)) options.items.push_back(std::move(peer));
-  options.flags = flags.train;
+  options.flags = {flags.task};
+  for (const TrainOption& option : train_options(flags.task)) {
+    if (option.in_lab.is_null()) continue;
+    const auto words = as_words(option.flag, option.in_lab);
+    options.flags.insert(options.flags.end(), words.begin(), words.end());
+  }
+  options.flags.insert(options.flags.end(), flags.train.begin(), flags.train.end());
   options.flags.insert(options.flags.end(), after_dashes.begin(), after_dashes.end());
   options.flags.insert(options.flags.end(), {"--workers", std::to_string(flags.workers)});
   options.repeats = flags.repeats;
@@ -103,6 +112,7 @@ void add_lab(Program& program) {
     return sub->add_option(name, value, wrap(help, 80))->option_text(shown);
   };
   const std::string what = "What is compared";
+  sub->add_option("task", flags->task, fmt::format("What to train (default: {})", flags->task))->option_text("NAME");
   text("--rates", flags->rates, "Speeds of the links (default: 100mbit,1gbit)", "LIST")->group(what);
   text("--strategies", flags->strategies, "Strategies of co2 train, or all (default: none,ddp,co2)", "LIST")
       ->group(what);
@@ -140,10 +150,19 @@ void add_lab(Program& program) {
   pass("--local-steps", "τ: a number, or auto", "N");
   pass("--steps", "Optimizer steps of each worker (default: 60)", "N");
   pass("--model", "Size of the model", "NAME");
-  pass("--corpus", "Text to train on", "NAME");
   pass("--batch", "Samples per worker and step", "N");
-  pass("--context", "Tokens per sample", "N");
   pass("--seed", "Seed of everything random", "N");
+  for (const TrainOption& option : all_train_options()) {
+    if (!option.of_task) continue;
+    if (option.kind == TrainOption::Kind::kYesNo) {
+      const auto say = [flags, name = option.flag](std::int64_t count) {
+        flags->train.push_back(as_words(name, count > 0).front());
+      };
+      sub->add_flag_function(fmt::format("--{0},!--no-{0}", option.flag), say, wrap(option.help, 80))->group(training);
+    } else {
+      pass(("--" + option.flag).c_str(), option.help, value_name(option));
+    }
+  }
   const std::string results = "Results";
   text("--out", flags->out, "Folder for everything (default: runs/lab-<time>)", "DIR")->group(results);
   text("--json", flags->json, "All figures (default: lab.json in the folder)", "FILE")->group(results);

@@ -15,9 +15,9 @@
 #include "island/placed.h"
 #include "processes/placement.h"
 #include "processes/screen.h"
-#include "train/gpt/gpt_shape.h"
 #include "train/recipe_text.h"
 #include "train/summary.h"
+#include "train/task_type.h"
 
 namespace co2::cli {
 
@@ -39,8 +39,8 @@ Examples:
 
 /// The options of a training run that decide what is held.
 constexpr std::array<std::string_view, 16> kOptions = {
-    "model", "context", "workers",   "strategy", "local-steps", "fragments",          "delay",        "restart",
-    "wire",  "compute", "optimizer", "beta1",    "island-size", "accumulation-steps", "bucket-bytes", "zero"};
+    "task", "model",   "workers",   "strategy", "local-steps", "fragments",          "delay",        "restart",
+    "wire", "compute", "optimizer", "beta1",    "island-size", "accumulation-steps", "bucket-bytes", "zero"};
 
 struct PlanFlags {
   std::vector<Setting> settings;
@@ -79,12 +79,13 @@ std::string table(const train::TrainConfig& config, const Recipe& recipe, std::i
 
 int run(const PlanFlags& flags) {
   train::TrainConfig config;
-  for (const Setting& setting : flags.settings) apply(config, setting);
+  apply_all(config, flags.settings);
   check(config);
+  config = train::settled(config);
   if (config.workers == 0) config.workers = std::max(processes::default_workers(), config.sync.island_size);
   const Recipe recipe = placed(resolve(config.sync), config.workers);
   if (recipe.zero < config.sync.zero) processes::show(stderr, train::nothing_to_shard_text(config.sync.zero) + "\n");
-  const ModelShape shape = train::gpt_shape(train::gpt_preset(config.model, config.context));
+  const ModelShape shape = train::task_type(config.task).shape(config);
   const MemoryUse use = plan_memory(shape, recipe, state_copies(config));
   const Traffic traffic = plan_traffic(shape, recipe, config.workers);
   if (!flags.json) {

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kFooter = R"(
 Examples:
-  co2 train                                  a small GPT on this machine's cores
+  co2 train                                  a small model on this machine's cores
   co2 train --workers 4 --strategy ddp       the same, synchronously, for comparison
   co2 launch -n 2 -- python my_training.py   two processes of any program
   co2 doctor                                 what this cluster can do, and what is wrong with it

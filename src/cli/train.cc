@@ -14,8 +14,8 @@
 #include "island/placed.h"
 #include "processes/screen.h"
 #include "processes/worker_group.h"
-#include "train/data/corpus.h"
 #include "train/run_files.h"
+#include "train/task_type.h"
 
 namespace co2::cli {
 
@@ -26,12 +26,23 @@ A configuration file holds the same options, in TOML (local_steps = 12) or JSON;
 torchrun, mpirun or srun each process joins the others; otherwise co2 starts the workers on this machine.
 
 Examples:
-  co2 train                                             a small GPT on this machine's cores, in about two minutes
+  co2 train                                             a small model on this machine's cores, in about two minutes
   co2 train --workers 4 --local-steps 24 --steps 2000
   co2 train --strategy ddp --out runs/ddp               the synchronous baseline
-  co2 train --corpus my_text.txt --model tiny
   co2 train --config run.toml --learning-rate 2e-3
   torchrun --nproc-per-node 2 --no-python co2 train)";
+
+/// What can be trained, and in which sizes: from the tasks themselves.
+std::string tasks_text() {
+  std::string text = "\nTasks, and the sizes of their models:\n";
+  for (const train::TaskType& type : train::task_types()) {
+    text += fmt::format("  {:<10} {}. A sample is {}; speed is in {} per second.\n", type.name, type.summary,
+                        type.sample, type.words.unit);
+    for (const train::Preset& preset : type.presets) text += fmt::format("    {:<8} {}\n", preset.name, preset.about);
+    text += fmt::format("    {}\n", type.example);
+  }
+  return text;
+}
 
 struct TrainFlags {
   std::vector<Setting> settings;  // in the order of the command line
@@ -64,9 +75,9 @@ int run_train(const TrainFlags& flags) {
   if (flags.config_file == "") throw OptionError("--config is empty: name a TOML or JSON file");
   if (flags.config_file) settings = read_config_file(*flags.config_file);
   settings.insert(settings.end(), flags.settings.begin(), flags.settings.end());
-  for (const Setting& setting : settings) apply(config, setting);
+  apply_all(config, settings);
   check(config);
-  train::check_corpus(config.corpus);
+  train::task_type(config.task).check_data(config);
   const std::optional<Placement> placement = settle_workers(config, given(settings, "workers"));
   placed(resolve(config.sync), config.workers);  // before anybody starts: throws if the islands can't be
   const auto complete = to_json(config);
@@ -89,7 +100,7 @@ int run_train(const TrainFlags& flags) {
 
 void add_train(Program& program) {
   CLI::App* sub = program.app.add_subcommand("train", "Train a model on several workers");
-  sub->footer(kFooter);
+  sub->footer(tasks_text() + kFooter);
   auto flags = std::make_shared<TrainFlags>();
   // A function, as CLI11 would leave an optional empty for an empty text.
   sub->add_option_function<std::string>(
@@ -99,7 +110,7 @@ void add_train(Program& program) {
   sub->add_flag("--print-config", flags->print_config, "Print all options as JSON, which --config accepts, and end");
   sub->add_flag("--json", flags->json, "At the end print the summary as JSON on stdout, instead of a table");
   sub->add_option("--worker-out", flags->worker_out)->group("");  // hidden: for the workers that we start
-  for (const TrainOption& option : train_options()) add_train_flag(*sub, option, flags->settings);
+  for (const TrainOption& option : all_train_options()) add_train_flag(*sub, option, flags->settings);
   sub->final_callback([&program, flags] {
     program.chosen = [&program, flags] {
       if (!program.after_dashes.empty()) throw OptionError("'--' has no meaning for co2 train");

@@ -45,17 +45,29 @@ void add_train_flag(CLI::App& sub, const TrainOption& option, std::vector<Settin
     added = sub.add_option_function<std::string>(
         flag_names(option), [store, &option](const std::string& text) { store(parse_text(option, text)); },
         description(option));
-    const bool text = option.kind == TrainOption::Kind::kText;
-    added->option_text(text ? "NAME" : option.kind == TrainOption::Kind::kNumber ? "X" : "N");
+    added->option_text(value_name(option));
     added->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
   added->group(option.group);
 }
 
 void add_train_flags(CLI::App& sub, std::span<const std::string_view> flags, std::vector<Setting>& settings) {
-  for (const TrainOption& option : train_options()) {
-    if (std::find(flags.begin(), flags.end(), option.flag) != flags.end()) add_train_flag(sub, option, settings);
+  for (const TrainOption& option : all_train_options()) {
+    const bool named = std::find(flags.begin(), flags.end(), option.flag) != flags.end();
+    if (named || option.shapes_model) add_train_flag(sub, option, settings);
   }
+}
+
+const char* value_name(const TrainOption& option) {
+  const bool text = option.kind == TrainOption::Kind::kText;
+  return text ? "NAME" : option.kind == TrainOption::Kind::kNumber ? "X" : "N";
+}
+
+std::vector<std::string> as_words(const std::string& flag, const nlohmann::json& value) {
+  if (value.is_boolean()) return {(value.get<bool>() ? "--" : "--no-") + flag};
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  if (flag == "task") return {text};
+  return {"--" + flag, text};
 }
 
 bool given(const std::vector<Setting>& settings, std::string_view flag) {

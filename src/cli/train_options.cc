@@ -11,6 +11,7 @@
 
 #include "base/closest_name.h"
 #include "cli/program.h"
+#include "train/task_type.h"
 #include "train/validate.h"
 
 namespace co2::cli {
@@ -26,19 +27,24 @@ std::string with_dashes(std::string name) {
   return name;
 }
 
-const TrainOption* find(std::string_view name) {
-  const std::string flag = with_dashes(std::string(name));
-  for (const TrainOption& option : train_options()) {
-    if (option.flag == flag) return &option;
-  }
-  return nullptr;
+const TrainOption* find(const std::vector<TrainOption>& options, const std::string& name) {
+  const auto found = std::ranges::find(options, with_dashes(name), &TrainOption::flag);
+  return found == options.end() ? nullptr : &*found;
 }
 
-[[noreturn]] void throw_unknown(const Setting& setting) {
+[[noreturn]] void throw_unknown(const std::string& task, const Setting& setting) {
+  std::vector<std::string> others;
+  for (const std::string& other : train::task_names()) {
+    if (find(train_options(other), setting.name) != nullptr) others.push_back(other);
+  }
+  if (!others.empty()) {
+    throw OptionError(fmt::format("{} is no option of the task {}{}: it is one of {}", setting.shown_as, task,
+                                  setting.place, fmt::join(others, ", ")));
+  }
   // Compared in the spelling that the user chose.
   const bool dashes = setting.name.find('-') != std::string::npos;
   std::vector<std::string> known;
-  for (const TrainOption& option : train_options()) known.push_back(dashes ? option.flag : option.key());
+  for (const TrainOption& option : train_options(task)) known.push_back(dashes ? option.flag : option.key());
   throw OptionError(fmt::format("unknown option '{}'{}{} 'co2 train --help' lists all", setting.shown_as, setting.place,
                                 did_you_mean(setting.name, known)));
 }
@@ -82,21 +88,9 @@ std::string in_words(const json& value) {
 
 }  // namespace
 
-std::string TrainOption::key() const {
-  std::string result = flag;
-  std::replace(result.begin(), result.end(), '-', '_');
-  return result;
-}
-
-std::string TrainOption::default_text() const {
-  const json value = get(TrainConfig{});
-  if (value.is_null()) return {};
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
 void apply(TrainConfig& config, const Setting& setting) {
-  const TrainOption* option = find(setting.name);
-  if (option == nullptr) throw_unknown(setting);
+  const TrainOption* option = find(train_options(config.task), setting.name);
+  if (option == nullptr) throw_unknown(config.task, setting);
   if (setting.value.is_null()) {
     option->set(config, setting.value);
     return;
@@ -108,6 +102,14 @@ void apply(TrainConfig& config, const Setting& setting) {
                                   fraction ? setting.value.dump() : in_words(setting.value), setting.place));
   }
   if (!option->set(config, setting.value)) throw_not_allowed(*option, setting);
+}
+
+void apply_all(TrainConfig& config, const std::vector<Setting>& settings) {
+  for (const bool task : {true, false}) {
+    for (const Setting& setting : settings) {
+      if ((setting.name == "task") == task) apply(config, setting);
+    }
+  }
 }
 
 json parse_text(const TrainOption& option, const std::string& text) {
@@ -166,7 +168,7 @@ nlohmann::ordered_json to_json(const TrainConfig& config) {
   fill(sync.restart, recipe.restart);
   fill(sync.mix, recipe.mix);
   nlohmann::ordered_json result;
-  for (const TrainOption& option : train_options()) result[option.key()] = option.get(complete);
+  for (const TrainOption& option : train_options(config.task)) result[option.key()] = option.get(complete);
   return result;
 }
 

@@ -1,38 +1,22 @@
 #pragma once
 
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "train/config.h"
+#include "train/option.h"
 
 namespace co2::cli {
 
-/// One option of a training run: the same name, range and meaning as a flag (--local-steps 12), as a key of a
-/// configuration file (local_steps = 12, or local-steps), and in --print-config and a run's config.json.
-struct TrainOption {
-  enum class Kind { kWhole, kWholeOrAuto, kNumber, kYesNo, kText };
+using train::TrainOption;
 
-  std::string flag;   ///< without the dashes
-  std::string brief;  ///< a second, shorter flag; may be empty
-  std::string group;  ///< its heading in the help
-  Kind kind = Kind::kText;
-  std::string allowed;  ///< what it may be, in words
-  std::string help;
-  /// Stores a value of the right kind; false if it is out of range. Null: back to the default.
-  std::function<bool(train::TrainConfig&, const nlohmann::json&)> set;
-  /// Null: left to the strategy, the machine or the preset.
-  std::function<nlohmann::json(const train::TrainConfig&)> get;
-  std::vector<std::string> names;  ///< if it must be one of these
+/// Every option of a run of that task, in the order of the help: those that all tasks have, and its own. Throws
+/// OptionError if there is no such task.
+const std::vector<TrainOption>& train_options(const std::string& task);
 
-  std::string key() const;           ///< the flag with underscores
-  std::string default_text() const;  ///< for the help; empty if there is none to show
-};
-
-/// All of them, in the order of the help. The only place where a field of TrainConfig has a name.
-const std::vector<TrainOption>& train_options();
+/// Every flag that there is, in the order of the help, whichever task it belongs to.
+const std::vector<TrainOption>& all_train_options();
 
 /// A value on its way into the configuration, and where it came from, for messages.
 struct Setting {
@@ -42,8 +26,10 @@ struct Setting {
   std::string place;     ///< " (run.toml, line 3)" or empty
 };
 
-/// Throws OptionError: unknown name (with the closest one), wrong kind, out of range.
+/// Throws OptionError: unknown name (with the closest one), wrong kind, out of range, or not one of config.task.
 void apply(train::TrainConfig& config, const Setting& setting);
+/// All of them in their order, but for the task, on which depends what the others mean: it comes first.
+void apply_all(train::TrainConfig& config, const std::vector<Setting>& settings);
 
 /// Reads a flag's text according to the option's kind. Throws OptionError.
 nlohmann::json parse_text(const TrainOption& option, const std::string& text);

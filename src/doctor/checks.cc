@@ -290,14 +290,18 @@ Check check_speed(const Workers& workers) {
           fmt::format("none: the slowest worker takes {:.2f} times the fastest's time", ratio), ""};
 }
 
-Check check_memory(const Workers& workers, double need) {
+Check check_memory(const Workers& workers, double need, const std::vector<std::string>& sizes) {
   const auto room = tightest(workers, need);
   if (!room) {
     return {"memory", Level::kOk, human_bytes(need) + " per worker; the system does not tell what it has", ""};
   }
   if (room->share(need) <= kTightMemory) return {"memory", Level::kOk, in_words(*room, need), ""};
+  std::vector<std::string> flags = {"--model", "--batch"};
+  flags.insert(flags.end(), sizes.begin(), sizes.end());
+  const std::string last = flags.back();
+  flags.pop_back();
   return {"memory", Level::kWarn, in_words(*room, need),
-          "start fewer workers there, or take a smaller --model, --batch or --context"};
+          fmt::format("start fewer workers there, or take a smaller {} or {}", fmt::join(flags, ", "), last)};
 }
 
 Check check_room(const Workers& workers, double least) {

@@ -30,7 +30,7 @@ Check check_clocks(const std::vector<WorkerFacts>& workers, const std::vector<Cl
 Check check_versions(const std::vector<WorkerFacts>& workers);
 Check check_speed(const std::vector<WorkerFacts>& workers);
 /// `need`: of one worker.
-Check check_memory(const std::vector<WorkerFacts>& workers, double need);
+Check check_memory(const std::vector<WorkerFacts>& workers, double need, const std::vector<std::string>& sizes = {});
 /// The same before the model is made, from the least that it can need: FAIL, because making it would end badly.
 Check check_room(const std::vector<WorkerFacts>& workers, double least);
 

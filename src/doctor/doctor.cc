@@ -16,8 +16,10 @@
 #include "doctor/reach.h"
 #include "doctor/report.h"
 #include "doctor/step_meter.h"
-#include "train/gpt/gpt_config.h"
+#include "island/memory_plan.h"
 #include "train/group.h"
+#include "train/option.h"
+#include "train/task_type.h"
 
 namespace co2::doctor {
 
@@ -29,11 +31,19 @@ class Doctor {
  public:
   Doctor(const train::TrainConfig& config, const Cluster& cluster, const std::string& version, bool json)
       : config_(config), cluster_(cluster), json_(json), mine_(look_around(cluster.rank(), version)) {
-    const train::GptConfig model = train::gpt_preset(config.model, config.context);
-    report_.model = config.model;
-    report_.parameters = train::parameter_count(model);
+    const train::TaskType& type = train::task_type(config.task);
+    const train::TrainConfig settled = train::settled(config);
+    report_.task = config.task;
+    report_.model = settled.model;
+    report_.parameters = type.shape(settled).elements();
     report_.batch = config.batch;
-    report_.context = model.context;
+    report_.unit = type.words.unit;
+    report_.units_per_sample = type.units_per_sample(settled);
+    for (const train::TrainOption& option : type.options()) {
+      if (!option.shapes_model) continue;
+      report_.shape.emplace_back(option.key(), option.get(settled));
+      sizes_.push_back("--" + option.flag);
+    }
     report_.recipe = resolve(config.sync);
   }
 
@@ -93,9 +103,9 @@ class Doctor {
 
   /// Workers with other models would wait for each other in vain.
   void check_same_options() {
-    const std::string mine =
-        fmt::format("model {}, batch {}, context {}, wire {}, max-local-steps {}", report_.model, report_.batch,
-                    report_.context, name(report_.recipe.wire), report_.recipe.max_local_steps);
+    std::string mine = fmt::format("task {}, model {}, batch {}", report_.task, report_.model, report_.batch);
+    for (const auto& [key, value] : report_.shape) mine += fmt::format(", {} {}", key, value.dump());
+    mine += fmt::format(", wire {}, max-local-steps {}", name(report_.recipe.wire), report_.recipe.max_local_steps);
     const auto all = group_->gather(mine);
     const auto other = std::find_if(all.begin(), all.end(), [&](const std::string& text) { return text != all[0]; });
     if (other == all.end()) return;
@@ -115,7 +125,6 @@ class Doctor {
     mine_.peak_bytes = computation.peak_bytes;
 
     Measurements m;
-    m.unit = computation.unit;
     if (cluster_.size() > 1) {
       say("how fast is the network?");
       const auto data = cluster_.communicator("data");
@@ -163,7 +172,7 @@ class Doctor {
     report_.checks = {check_threads(workers),
                       check_cores(workers),
                       check_blas(workers),
-                      check_memory(workers, m.memory.total()),
+                      check_memory(workers, m.memory.total(), sizes_),
                       check_ports(workers, unreachable_),
                       check_interface(workers, m.network),
                       check_clocks(workers, m.network.clocks),
@@ -176,6 +185,7 @@ class Doctor {
   const Cluster& cluster_;
   const bool json_;
   WorkerFacts mine_;
+  std::vector<std::string> sizes_;  // flags of the task that decide how much a worker holds
   std::unique_ptr<train::Group> group_;
   std::vector<Unreachable> unreachable_;
   Report report_;

@@ -102,7 +102,7 @@ void add_expected(Text& text, const Report& report) {
   for (const Row& row : rows) width = std::max(width, fmt::format("{}", fmt::join(row.names, ", ")).size());
   text.section(fmt::format("{:<{}} {:>12}  of none",
                            fmt::format("Expected with τ = {}", m.recommendation->plan.local_steps), width + 2,
-                           m.unit + "/s"));
+                           report.unit + "/s"));
   for (const Row& row : rows) {
     text.line(fmt::format("  {:<{}} {:>12}  {:7.3f}", fmt::format("{}", fmt::join(row.names, ", ")), width,
                           thousands(row.expectation.units_per_second), row.expectation.of_none));
@@ -155,10 +155,11 @@ Json to_json(const NetworkFacts& network, const Situation& situation) {
 std::string in_text(const Report& report) {
   Text text;
   text.line(fmt::format(
-      "gpt {}, {:.2f} M parameters ({} on the wire), batch {} × {} tokens; {} on {}", report.model,
+      "{} {}, {:.2f} M parameters ({} on the wire), batch {}{} {}; {} on {}", report.task, report.model,
       static_cast<double>(report.parameters) / 1e6,
       human_bytes(static_cast<double>(report.parameters * wire_element_bytes(report.recipe.wire, at::kFloat))),
-      report.batch, report.context, plural(report.workers.size(), "worker"), plural(hosts_of(report), "host")));
+      report.batch, report.units_per_sample == 1 ? "" : fmt::format(" × {}", report.units_per_sample), report.unit,
+      plural(report.workers.size(), "worker"), plural(hosts_of(report), "host")));
   if (report.measurements) {
     add_measured(text, report);
     if (report.measurements->recommendation) {
@@ -177,9 +178,11 @@ std::string in_text(const Report& report) {
 }
 
 std::string in_json(const Report& report) {
-  Json json = {{"model", report.model},     {"parameters", report.parameters},  {"batch", report.batch},
-               {"context", report.context}, {"wire", name(report.recipe.wire)}, {"workers", Json::array()},
-               {"checks", Json::array()}};
+  Json json = {
+      {"task", report.task}, {"model", report.model}, {"parameters", report.parameters}, {"batch", report.batch}};
+  for (const auto& [key, value] : report.shape) json[key] = value;
+  json["wire"] = name(report.recipe.wire);
+  json["workers"] = json["checks"] = Json::array();
   for (const WorkerFacts& worker : report.workers) json["workers"].push_back(to_json(worker));
   for (const Check& check : report.checks) {
     json["checks"].push_back(
@@ -200,8 +203,9 @@ std::string in_json(const Report& report) {
                                 {"text", m.recommendation_text}};
       json["expected"] = Json::array();
       for (const Expectation& e : m.expectations) {
-        json["expected"].push_back(
-            {{"strategy", name(e.strategy)}, {m.unit + "_per_second", e.units_per_second}, {"of_none", e.of_none}});
+        json["expected"].push_back({{"strategy", name(e.strategy)},
+                                    {report.unit + "_per_second", e.units_per_second},
+                                    {"of_none", e.of_none}});
       }
     }
   }

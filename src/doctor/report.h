@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "doctor/checks.h"
@@ -13,7 +15,6 @@ namespace co2::doctor {
 
 /// What was measured, once everything could be.
 struct Measurements {
-  std::string unit;
   Situation situation;
   NetworkFacts network;                          ///< empty with one worker
   std::optional<Recommendation> recommendation;  ///< none with one worker
@@ -23,10 +24,13 @@ struct Measurements {
 };
 
 struct Report {
+  std::string task;
   std::string model;
   std::int64_t parameters = 0;
   int batch = 0;
-  int context = 0;
+  std::string unit;  ///< what the throughput counts
+  std::int64_t units_per_sample = 1;
+  std::vector<std::pair<std::string, nlohmann::json>> shape{};  ///< the task's own options that decide the step
   Recipe recipe;
   std::vector<WorkerFacts> workers;
   std::optional<Measurements> measurements;  ///< none if a check failed that everything depends on

@@ -46,21 +46,21 @@ StepTimes time_steps(const Step& step) {
 }  // namespace
 
 Computation measure_steps(const train::TrainConfig& config, int rank, int size, train::Group& group) {
+  const train::TaskType& type = train::task_type(config.task);
   std::unique_ptr<train::Task> task;
   std::unique_ptr<torch::optim::Optimizer> optimizer;
   group.all_or_none("make its model", [&] {
-    task = train::make_task(config, {.rank = rank,
-                                     .size = size,
-                                     .agree = [&](bool mine) { return group.agree(mine); },
-                                     .say = [](const std::string&) {},
-                                     .cancelled = [] { return false; }});
+    task = type.make(config, {.rank = rank,
+                              .size = size,
+                              .agree = [&](bool mine) { return group.agree(mine); },
+                              .say = [](const std::string&) {},
+                              .cancelled = [] { return false; }});
     optimizer = train::make_optimizer(config, task->model());
   });
   Computation result;
   const std::vector<at::Tensor> parameters = task->model().parameters();
   for (const at::Tensor& parameter : parameters) result.parameters += parameter.numel();
-  result.unit = task->unit();
-  result.units_per_step = task->units_per_batch();
+  result.units_per_step = config.batch * type.units_per_sample(config);
 
   const Cluster alone = Cluster::alone();
   std::optional<Synchronizer> sync;

@@ -16,7 +16,6 @@ struct Computation {
   double peak_bytes = 0;     ///< with the model, the optimizer's state and the whole model in flight
   std::int64_t parameters = 0;
   std::int64_t units_per_step = 0;
-  std::string unit;
 };
 
 /// Takes steps for about three seconds, at least one after the first; all workers at the same time, as in training.

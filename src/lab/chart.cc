@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -74,10 +75,10 @@ std::vector<double> places_of(const std::vector<Scenario>& scenarios, Axis& axis
   return places;
 }
 
-Panel throughput(const LabOptions& options, const std::vector<Table>& tables, const std::string& unit) {
+Panel throughput(const LabOptions& options, const std::vector<Table>& tables) {
   Panel panel{.title = fmt::format("Throughput against bandwidth, {} workers", options.workers),
               .x = {.title = "speed of each link"},
-              .y = {.title = unit + " per second, all workers"},
+              .y = {.title = options.words.unit + " per second, all workers"},
               .series = {}};
   const auto places = places_of(options.scenarios, panel.x);
   double highest = 1;
@@ -139,12 +140,18 @@ void fit(Panel& panel) {
   for (Series& series : panel.series) std::erase_if(series.points, [&](const Point& p) { return p.x < panel.x.low; });
 }
 
+std::string capitalised(std::string word) {
+  if (!word.empty()) word[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(word[0])));
+  return word;
+}
+
 Panel losses(const LabOptions& options, const std::vector<RunRecord>& records, const std::vector<Table>& tables) {
   const std::size_t scenario = slowest(options, tables);
-  Panel panel{.title = fmt::format("Loss against time at {}", options.scenarios[scenario].text),
-              .x = {.title = "seconds of training"},
-              .y = {.title = "training loss, smoothed"},
-              .series = {}};
+  Panel panel{
+      .title = fmt::format("{} against time at {}", capitalised(options.words.loss), options.scenarios[scenario].text),
+      .x = {.title = "seconds of training"},
+      .y = {.title = fmt::format("training {}, smoothed", options.words.loss)},
+      .series = {}};
   for (std::size_t item = 0; item < options.items.size(); ++item) {
     if (options.items[item].steps) continue;
     const auto run = std::find_if(records.begin(), records.end(), [&](const RunRecord& record) {
@@ -162,11 +169,8 @@ Panel losses(const LabOptions& options, const std::vector<RunRecord>& records, c
 }  // namespace
 
 std::string chart(const LabOptions& options, const std::vector<RunRecord>& records, const std::vector<Table>& tables) {
-  const auto done =
-      std::find_if(records.begin(), records.end(), [](const RunRecord& record) { return record.figures.has_value(); });
-  const std::string unit = done != records.end() ? done->figures->unit : "tokens";
   const double height = std::max(330.0, 18.0 * static_cast<double>(options.items.size()));
-  Panel left = throughput(options, tables, unit);
+  Panel left = throughput(options, tables);
   Panel right = losses(options, records, tables);
   for (Panel* panel : {&left, &right}) {
     panel->top = 60;
@@ -180,9 +184,9 @@ std::string chart(const LabOptions& options, const std::vector<RunRecord>& recor
   return fmt::format(
              "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
              "height=\"{1:.0f}\" font-family=\"system-ui, 'Segoe UI', Helvetica, Arial, sans-serif\" font-size=\"13\" "
-             "role=\"img\" aria-label=\"Throughput against bandwidth, and loss against time, for every strategy\">\n"
+             "role=\"img\" aria-label=\"Throughput against bandwidth, and {2} against time, for every strategy\">\n"
              "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
-             whole_width, whole_height) +
+             whole_width, whole_height, escape(options.words.loss)) +
          draw(left, 1) + draw(right, 2) + "</svg>\n";
 }
 

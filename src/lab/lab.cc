@@ -20,9 +20,11 @@
 #include "lab/table.h"
 #include "lab/tool.h"
 #include "processes/signal_queue.h"
-#include "train/data/corpus.h"
+#include "train/config.h"
 #include "train/folders.h"
+#include "train/option.h"
 #include "train/run_files.h"
+#include "train/task_type.h"
 
 namespace co2::lab {
 
@@ -64,13 +66,14 @@ class Lab {
   void prepare(const processes::SignalQueue& signals) {
     check_programs();
     configure(options_.items, options_.flags, &signals);
+    options_.words = type().words;
     if (options_.out.empty()) options_.out = train::claim_default_folder("lab");
     train::ensure_writable(options_.out);
     if (options_.json.empty()) options_.json = options_.out / "lab.json";
     if (options_.svg.empty()) options_.svg = options_.out / "lab.svg";
     check_target("--json", options_.json);
     check_target("--svg", options_.svg);
-    use_cached_corpus(signals);
+    fetch_data(signals);
     if (has_peers()) {
       check_peers();
       peers_.emplace(signals);
@@ -92,18 +95,27 @@ class Lab {
     throw DataError(fmt::format("{} {} can't be written: {}; name another file", flag, file.string(), error.message()));
   }
 
-  void use_cached_corpus(const processes::SignalQueue& signals) {
-    const auto wanted = options_.items[0].config["corpus"].get<std::string>();
-    train::CorpusContext context;
-    context.say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
-    context.cancelled = [&] {
-      obey(signals);
-      return false;
-    };
-    const train::Corpus corpus = train::load_corpus(wanted, context);
-    // `auto` would look for it once more, where there is no way out.
-    if (wanted == "auto") {
-      for (Item& item : options_.items) item.config["corpus"] = corpus.name;
+  /// All items train the same one.
+  const train::TaskType& type() const { return train::task_type(options_.items[0].config["task"].get<std::string>()); }
+
+  /// Through the task's own options, which are part of every item's configuration.
+  void fetch_data(const processes::SignalQueue& signals) {
+    const auto own = type().options();
+    train::TrainConfig config;
+    config.task = type().name;
+    config.model = options_.items[0].config["model"].get<std::string>();
+    for (const auto& option : own) option.set(config, options_.items[0].config[option.key()]);
+    type().fetch_data(config, {.rank = 0,
+                               .size = 1,
+                               .agree = [](bool mine) { return mine; },
+                               .say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); },
+                               .cancelled =
+                                   [&] {
+                                     obey(signals);
+                                     return false;
+                                   }});
+    for (Item& item : options_.items) {
+      for (const auto& option : own) item.config[option.key()] = option.get(config);
     }
   }
 
@@ -121,6 +133,9 @@ class Lab {
   static bool automatic(const Item& item) { return !item.config["local_steps"].is_number(); }
 
   void check_peers() const {
+    if (!type().has_peers) {
+      throw OptionError(fmt::format("--peers do not train the task {}: leave them out", type().name));
+    }
     if (automatic(first_peer()) && co2_item() == nullptr) {
       throw OptionError(
           "peers don't choose τ themselves: give --local-steps a number, or put co2 among the "
@@ -173,7 +188,7 @@ class Lab {
       const auto steps = item.config["steps"].get<long>();
       record.end = execute(spec, network, scenario, signals,
                            [&] { status.update([&] { return progress(record.folder, steps); }); });
-      if (record.end.kind == RunEnd::Kind::kDone) record.figures = read_figures(record.folder);
+      if (record.end.kind == RunEnd::Kind::kDone) record.figures = read_figures(record.folder, options_.words);
     } catch (const std::exception& error) {
       record.end.kind = RunEnd::Kind::kFailed;
       record.end.why = error.what();
@@ -233,13 +248,13 @@ class Lab {
     return json.is_object() && json.contains("step") ? fmt::format("step {}/{}", json["step"].get<long>(), steps) : "";
   }
 
-  static std::string outcome(const RunRecord& record) {
+  std::string outcome(const RunRecord& record) const {
     std::string text;
     if (record.figures) {
       const Figures& figures = *record.figures;
       text = fmt::format("{} {}/s", thousands(figures.units_per_second), figures.unit);
       if (std::isfinite(figures.overlap())) text += fmt::format("  overlap {}", percent(figures.overlap()));
-      text += fmt::format("  loss {:.3f}", figures.train_loss);
+      text += fmt::format("  {} {:.3f}", options_.words.loss, figures.train_loss);
     } else {
       text = "FAILED: " + record.end.why;
     }
@@ -250,7 +265,7 @@ class Lab {
     const Table table = aggregate(records_, scenario, options_.items, options_.target_loss);
     if (table.rows.empty()) return;
     status.say("");
-    fmt::print("{}\n", format_table(table, options_.scenarios[scenario], options_.items, options_.repeats));
+    fmt::print("{}\n", format_table(table, options_));
     std::fflush(stdout);
   }
 

@@ -8,6 +8,7 @@
 
 #include "lab/plan.h"
 #include "lab/rate.h"
+#include "train/task_type.h"
 
 namespace co2::lab {
 
@@ -16,6 +17,7 @@ struct LabOptions {
   int workers = 2;
   std::vector<Scenario> scenarios;
   std::vector<Item> items;         ///< strategies, then peers
+  train::TaskWords words{};        ///< of the task that all of them train; run_lab() fills it in
   std::vector<std::string> flags;  ///< of co2 train, for all items
   int repeats = 3;
   std::optional<double> target_loss;

@@ -112,7 +112,7 @@ Json report(const LabOptions& options, const std::vector<RunRecord>& records, co
     if (!record.figures) continue;
     json["unit"] = record.figures->unit;
     json["parameters"] = record.figures->parameters;
-    if (!record.figures->corpus.empty()) json["corpus"] = record.figures->corpus;
+    if (!record.figures->data.empty()) json[options.words.data] = record.figures->data;
     break;
   }
   json["configurations"] = Json::object();

@@ -94,7 +94,7 @@ double Figures::overlap() const {
 
 double Figures::per_step(double sum) const { return steps > 0 ? sum / static_cast<double>(steps) : kUnknown; }
 
-Figures read_figures(const std::filesystem::path& folder) {
+Figures read_figures(const std::filesystem::path& folder, const train::TaskWords& words) {
   const json summary = json::parse(read_file(folder / "summary.json"), nullptr, false);
   if (!summary.is_object()) throw DataError(fmt::format("{} is no summary", (folder / "summary.json").string()));
   Figures figures;
@@ -107,9 +107,11 @@ Figures read_figures(const std::filesystem::path& folder) {
   figures.bytes_per_worker = number(summary, "bytes_sent_per_worker");
   figures.train_loss = number(summary, "train_loss");
   figures.validation_loss = number(summary, "validation_loss");
-  figures.unit = summary.value("unit", figures.unit);
+  figures.unit = summary.value("unit", words.unit);
   figures.parameters = summary.value("parameters", 0L);
-  if (summary.contains("corpus") && summary["corpus"].is_object()) figures.corpus = summary["corpus"].value("name", "");
+  if (summary.contains(words.data) && summary[words.data].is_object()) {
+    figures.data = summary[words.data].value("name", "");
+  }
   // Ours has them in its recipe, a peer at the top.
   const json& recipe = summary.contains("recipe") ? summary["recipe"] : summary;
   figures.local_steps = whole(recipe, "local_steps");

@@ -8,6 +8,7 @@
 
 #include "lab/link_check.h"
 #include "lab/run.h"
+#include "train/task_type.h"
 
 namespace co2::lab {
 
@@ -32,8 +33,8 @@ struct Figures {
   std::optional<int> fragments;
   double train_loss = kUnknown;  ///< of the last 5 % of the steps
   double validation_loss = kUnknown;
-  std::string unit = "tokens";
-  std::string corpus{};
+  std::string unit{};
+  std::string data{};  ///< the name of what it learned from
   long parameters = 0;
   std::vector<CurvePoint> curve{};  ///< each point the mean of the 5 % of the steps before it, as the final loss is
 
@@ -41,8 +42,8 @@ struct Figures {
   double per_step(double sum) const;  ///< a sum over the run, per step
 };
 
-/// Reads summary.json and metrics.jsonl. Throws DataError.
-Figures read_figures(const std::filesystem::path& folder);
+/// Reads summary.json and metrics.jsonl. Throws DataError. The task's words say what things are called there.
+Figures read_figures(const std::filesystem::path& folder, const train::TaskWords& words);
 
 /// When the smoothed loss was first at or below `target`; nothing if never.
 std::optional<double> seconds_to(const std::vector<CurvePoint>& curve, double target);

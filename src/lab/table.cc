@@ -46,10 +46,10 @@ struct Column {
   std::function<std::string(const Row&)> cell;
 };
 
-std::vector<Column> columns(const Table& table, const std::vector<Item>& items) {
+std::vector<Column> columns(const Table& table, const LabOptions& options) {
   return {
-      {"strategy", [&](const Row& row) { return items[row.item].label; }},
-      {"tokens/s", [](const Row& row) { return speed(row.units_per_second); }},
+      {"strategy", [&](const Row& row) { return options.items[row.item].label; }},
+      {options.words.unit + "/s", [](const Row& row) { return speed(row.units_per_second); }},
       {"of none", [](const Row& row) { return in("{:.3f}", row.to_none.median); }},
       {"of ddp", [](const Row& row) { return in("{:.2f}", row.to_ddp.median); }},
       {"transfer ms", [](const Row& row) { return in("{:.1f}", row.transfer_ms.median); }},
@@ -58,9 +58,9 @@ std::vector<Column> columns(const Table& table, const std::vector<Item>& items) 
       {"sent", [](const Row& row) { return bytes(row.bytes_per_step.median); }},
       {"τ", [](const Row& row) { return count(row.local_steps); }},
       {"P", [](const Row& row) { return count(row.fragments); }},
-      {"train loss", [](const Row& row) { return in("{:.4f}", row.train_loss.median); }},
+      {"train " + options.words.loss, [](const Row& row) { return in("{:.4f}", row.train_loss.median); }},
       {"validation", [](const Row& row) { return in("{:.4f}", row.validation_loss.median); }},
-      {std::isfinite(table.target_loss) ? fmt::format("s to {:.3f}", table.target_loss) : "s to loss",
+      {std::isfinite(table.target_loss) ? fmt::format("s to {:.3f}", table.target_loss) : "s to " + options.words.loss,
        [](const Row& row) { return in("{:.1f}", row.seconds_to_target.median); }},
   };
 }
@@ -71,12 +71,13 @@ std::string percent(double share) {
   return std::isfinite(share) ? fmt::format("{:.1f} %", std::floor(1000 * share) / 10) : "-";
 }
 
-std::string format_table(const Table& table, const Scenario& scenario, const std::vector<Item>& items, int repeats) {
+std::string format_table(const Table& table, const LabOptions& options) {
+  const int repeats = options.repeats;
   const int most = most_runs(table);
-  std::string text =
-      fmt::format("{}; median of {}{}; transfer, exposed and sent are per worker and step\n", scenario.text,
-                  most < repeats ? fmt::format("{} of ", most) : "", plural(repeats, "repeat"));
-  const auto all = columns(table, items);
+  std::string text = fmt::format("{}; median of {}{}; transfer, exposed and sent are per worker and step\n",
+                                 options.scenarios[table.scenario].text,
+                                 most < repeats ? fmt::format("{} of ", most) : "", plural(repeats, "repeat"));
+  const auto all = columns(table, options);
   std::vector<std::size_t> widths;
   for (const Column& column : all) {
     std::size_t width = width_of(column.title);
@@ -96,7 +97,7 @@ std::string format_table(const Table& table, const Scenario& scenario, const std
     line([&](const Column& column) { return column.cell(row); });
   }
   for (const Row& row : table.rows) {
-    const std::string& label = items[row.item].label;
+    const std::string& label = options.items[row.item].label;
     if (row.failed > 0) text += fmt::format("  {}: {} of {} runs failed\n", label, row.failed, row.runs());
     if (row.runs() < most) text += fmt::format("  {}: only {}\n", label, plural(row.runs(), "run"));
   }

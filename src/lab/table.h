@@ -4,11 +4,12 @@
 #include <vector>
 
 #include "lab/aggregate.h"
+#include "lab/lab.h"
 
 namespace co2::lab {
 
-/// For people: a heading, aligned columns, what failed or is missing of `repeats`. Ends with a line end.
-std::string format_table(const Table& table, const Scenario& scenario, const std::vector<Item>& items, int repeats);
+/// For people: a heading, aligned columns, what failed or is missing of the repeats. Ends with a line end.
+std::string format_table(const Table& table, const LabOptions& options);
 
 /// "asked 100 Mbit/s, measured 95.6 and 95.5 Mbit/s"; what is off is said.
 std::string format_links(const std::vector<LinkCheck>& links);

@@ -3,25 +3,26 @@
 #include <co2/cluster.h>
 #include <co2/options.h>
 
+#include <any>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 
 namespace co2::train {
 
+/// The first of task_types().
+std::string default_task();
+
 /// Everything that defines a training run. src/cli/train_option_table.cc gives each field its flag, its key in a
-/// configuration file, its range and its help.
+/// configuration file, its range and its help; those of `of_task` get them from the task.
 struct TrainConfig {
-  std::string task = "gpt";
+  std::string task = default_task();
 
   // Workload: the model and its data.
-  std::string model = "nano";  ///< preset: nano, tiny, mini, small, medium, large, xl, 7b
-  std::string corpus =
-      "auto";       ///< gutenberg, sotu, anarchism, gcide, synthetic, auto, or a path to a text file or folder
-  int context = 0;  ///< tokens per sample; 0: the preset's own
-  int batch = 8;    ///< samples per worker and backward pass
-  double validation_share = 0.05;  ///< share of the corpus that is held out, at its end
-  int eval_batches = 16;           ///< batches per validation, over all workers
+  std::string model;      ///< one of the task's presets; empty: its first
+  int batch = 8;          ///< samples per worker and backward pass
+  int eval_batches = 16;  ///< batches per validation, over all workers
+  std::any of_task;       ///< the task's own options, through task_options(); empty: their defaults
 
   // Inner optimizer and schedule.
   std::string optimizer = "adamw";  ///< adamw, adam, sgd
@@ -39,7 +40,6 @@ struct TrainConfig {
   std::int64_t eval_every = 100;  ///< 0: only at the end
   std::uint64_t seed = 1;
   std::filesystem::path out;  ///< empty: runs/<task>-<model>-<strategy>-<time>
-  int sample_bytes = 200;     ///< length of the text sample at the end
 
   // Between workers.
   Options sync;
@@ -50,5 +50,18 @@ struct TrainConfig {
   int threads = 0;  ///< per worker; 0: usable cores / workers, at least 1
   bool pin = true;
 };
+
+/// The options of the task whose own struct T is: only that task knows T.
+template <class T>
+T& task_options(TrainConfig& config) {
+  if (!std::any_cast<T>(&config.of_task)) config.of_task.emplace<T>();
+  return *std::any_cast<T>(&config.of_task);
+}
+template <class T>
+const T& task_options(const TrainConfig& config) {
+  static const T defaults;
+  const T* set = std::any_cast<T>(&config.of_task);
+  return set ? *set : defaults;
+}
 
 }  // namespace co2::train

@@ -48,8 +48,12 @@ int control_period(std::int64_t steps, double step_seconds) {
 class Run {
  public:
   Run(const TrainConfig& config, const Cluster& cluster, const RunHooks& hooks)
-      : config_(config), cluster_(cluster), hooks_(hooks), group_(cluster.communicator("eval")) {
-    if (cluster.rank() == 0) reporter_.emplace(hooks.screen);
+      : config_(config),
+        cluster_(cluster),
+        hooks_(hooks),
+        type_(task_type(config.task)),
+        group_(cluster.communicator("eval")) {
+    if (cluster.rank() == 0) reporter_.emplace(hooks.screen, type_.words);
   }
 
   RunResult execute() {
@@ -97,13 +101,13 @@ class Run {
         .say = [this](const std::string& line) { say(line); },
         .cancelled = [this] { return stop_wished(); },
     };
-    group_.all_or_none("load its data", [&] { task_ = make_task(config_, context); });
+    group_.all_or_none("load its data", [&] { task_ = type_.make(config_, context); });
     const auto digests = group_.gather(task_->data().sha256);
     if (std::set<std::string>(digests.begin(), digests.end()).size() > 1) {
       throw DataError(
           fmt::format("the workers have different versions of the data {}: compare their caches", task_->data().name));
     }
-    if (speaks()) reporter_->begin_metrics(config_.out / "metrics.jsonl", task_->unit());
+    if (speaks()) reporter_->begin_metrics(config_.out / "metrics.jsonl");
   }
 
   /// Any worker may have news about its data; rank 0's go above the progress line.
@@ -117,8 +121,8 @@ class Run {
 
   void describe() {
     result_.task = config_.task;
-    result_.model = config_.model;
-    result_.unit = task_->unit();
+    result_.model = model_of(config_);
+    result_.words = type_.words;
     for (const auto& parameter : task_->model().parameters()) result_.parameters += parameter.numel();
     result_.recipe = sync_->recipe();
     result_.data = task_->data();
@@ -133,7 +137,8 @@ class Run {
     const auto control = cluster_.communicator("control");
     int period = 0;
     std::optional<ControlChannel> channel;  // once the first step has shown how long a step is
-    const auto units = static_cast<double>(task_->units_per_batch() * config_.sync.accumulation_steps);
+    const auto units =
+        static_cast<double>(config_.batch * type_.units_per_sample(config_) * config_.sync.accumulation_steps);
     const auto recent = static_cast<std::size_t>(std::max<std::int64_t>(config_.steps / 20, 1));
     std::deque<double> losses;  // of this worker, the newest ones
     double first_loss = 0;
@@ -274,13 +279,14 @@ class Run {
     write_atomically(config_.out / "trace.json", merged_trace(timelines));
     ensure_writable(config_.out / "model");
     task_->export_model(config_.out / "model");
-    if (config_.sample_bytes > 0) result_.sample = task_->sample();
+    result_.sample = task_->sample();
     write_atomically(config_.out / "summary.json", summary_json(result_));
   }
 
   TrainConfig config_;
   const Cluster& cluster_;
   const RunHooks& hooks_;
+  const TaskType& type_;
   Group group_;
   std::optional<Reporter> reporter_;  // rank 0 only
   std::unique_ptr<Task> task_;

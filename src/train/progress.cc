@@ -55,13 +55,13 @@ double share_done(const ProgressState& state) {
 }
 
 /// The fields of a line, the most important first. Unknown values are left out.
-std::vector<std::string> fields(const ProgressState& state, const Signs& signs) {
+std::vector<std::string> fields(const ProgressState& state, const TaskWords& words, const Signs& signs) {
   std::vector<std::string> result;
   const std::string steps = std::to_string(state.steps);
   result.push_back(fmt::format("{:>{}}/{}", state.step, steps.size(), steps));
-  if (!std::isnan(state.loss)) result.push_back(fmt::format("loss {:.3f}", state.loss));
-  if (std::isfinite(state.tokens_per_second)) {
-    result.push_back(fmt::format("{} tokens/s", thousands(std::max(0.0, state.tokens_per_second))));
+  if (!std::isnan(state.loss)) result.push_back(fmt::format("{} {:.3f}", words.loss, state.loss));
+  if (std::isfinite(state.units_per_second)) {
+    result.push_back(fmt::format("{} {}/s", thousands(std::max(0.0, state.units_per_second)), words.unit));
   }
   // Cut rather than rounded: 100 % means that nothing was exposed.
   if (std::isfinite(state.overlap)) {
@@ -91,12 +91,12 @@ std::string bar(double share, std::size_t width, const Signs& signs) {
 }
 
 /// As many fields as fit into `width` columns, and a bar if there is room for one.
-std::string live_line(const ProgressState& state, std::size_t width, const Signs& signs) {
+std::string live_line(const ProgressState& state, const TaskWords& words, std::size_t width, const Signs& signs) {
   constexpr std::size_t kShortestBar = 8;
   constexpr std::size_t kLongestBar = 30;
   constexpr std::string_view kGap = "  ";
   std::string line;
-  for (const std::string& field : fields(state, signs)) {
+  for (const std::string& field : fields(state, words, signs)) {
     const std::size_t gap = line.empty() ? 0 : kGap.size();
     if (columns(line) + gap + columns(field) > width) continue;
     if (gap > 0) line += kGap;
@@ -107,14 +107,16 @@ std::string live_line(const ProgressState& state, std::size_t width, const Signs
   return bar(share_done(state), std::min(kLongestBar, width - used), signs) + " " + line;
 }
 
-std::string plain_line(const ProgressState& state, const Signs& signs) {
-  return fmt::format("step {}  {:.0f} %", fmt::join(fields(state, signs), "  "), std::floor(100 * share_done(state)));
+std::string plain_line(const ProgressState& state, const TaskWords& words, const Signs& signs) {
+  return fmt::format("step {}  {:.0f} %", fmt::join(fields(state, words, signs), "  "),
+                     std::floor(100 * share_done(state)));
 }
 
 }  // namespace
 
 struct Progress::Impl {
   std::FILE* stream;
+  TaskWords words;
   bool live = false;
   Signs signs{.utf8 = false};
   bool any = false;      // an update has been shown
@@ -134,10 +136,10 @@ struct Progress::Impl {
     if (live) {
       // One column stays free: some terminals wrap as soon as the last one is written.
       const std::size_t width = processes::screen_width(stream) - 1;
-      processes::show(stream, fmt::format("\r{}\033[K", live_line(newest, width, signs)));
+      processes::show(stream, fmt::format("\r{}\033[K", live_line(newest, words, width, signs)));
       drawn = true;
     } else {
-      processes::show(stream, plain_line(newest, signs) + "\n");
+      processes::show(stream, plain_line(newest, words, signs) + "\n");
     }
   }
 
@@ -152,8 +154,9 @@ struct Progress::Impl {
   }
 };
 
-Progress::Progress(std::FILE* stream) : impl_(std::make_unique<Impl>()) {
+Progress::Progress(std::FILE* stream, TaskWords words) : impl_(std::make_unique<Impl>()) {
   impl_->stream = stream;
+  impl_->words = std::move(words);
   impl_->live = processes::is_live(stream);
   impl_->signs.utf8 = locale_is_utf8();
 }

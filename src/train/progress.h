@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "train/task_type.h"
+
 namespace co2::train {
 
 /// What the progress line shows. Values that are not known yet are NaN.
@@ -12,8 +14,8 @@ struct ProgressState {
   std::int64_t step = 0;
   std::int64_t steps = 0;
   double loss = 0;
-  double tokens_per_second = 0;  ///< summed over workers
-  double overlap = 0;            ///< 0..1
+  double units_per_second = 0;  ///< summed over workers
+  double overlap = 0;           ///< 0..1
   int local_steps = 0;
   double seconds_left = 0;
 };
@@ -22,7 +24,7 @@ struct ProgressState {
 class Progress {
  public:
   /// Writes to `stream` (stderr). A terminal gets a live line, fitted to its width; anything else plain lines.
-  explicit Progress(std::FILE* stream);
+  Progress(std::FILE* stream, TaskWords words);
   ~Progress();                              ///< ends the live line
   void update(const ProgressState& state);  ///< cheap; redraws at most ten times a second
   void message(const std::string& line);    ///< a line of its own, above the live one

@@ -59,7 +59,7 @@ void Reporter::record(const Point& point, double validation_loss) {
   if (finished_) return;
   show(point);
   if (std::isfinite(validation_loss)) {
-    message(fmt::format("step {}: validation loss {:.4f}", point.step, validation_loss));
+    message(fmt::format("step {}: validation {} {:.4f}", point.step, words_.loss, validation_loss));
   }
 }
 
@@ -68,7 +68,7 @@ void Reporter::show(const Point& point) {
   screen_.update({.step = point.step,
                   .steps = point.steps,
                   .loss = latest_.train_loss,
-                  .tokens_per_second = latest_.units_per_second,
+                  .units_per_second = latest_.units_per_second,
                   .overlap = point.communication.overlap(),
                   .local_steps = point.local_steps,
                   .seconds_left = per_step * static_cast<double>(point.steps - point.step)});

@@ -18,11 +18,11 @@ namespace co2::train {
 /// What people see of a run while it goes on: the progress line, messages, metrics.jsonl. Only rank 0 has one.
 class Reporter {
  public:
-  explicit Reporter(std::FILE* screen) : screen_(screen) {}
+  Reporter(std::FILE* screen, const TaskWords& words) : words_(words), screen_(screen, words) {}
 
   void message(const std::string& line) { screen_.message(line); }
   /// Throws DataError.
-  void begin_metrics(const std::filesystem::path& path, const std::string& unit) { metrics_.emplace(path, unit); }
+  void begin_metrics(const std::filesystem::path& path) { metrics_.emplace(path, words_.unit); }
 
   /// The first line, and what differs from what was asked for.
   void describe(const RunResult& run, const TrainConfig& config, int workers);
@@ -51,6 +51,7 @@ class Reporter {
  private:
   void show(const Point& point);
 
+  const TaskWords words_;
   Progress screen_;
   std::optional<MetricsFile> metrics_;
   Metrics latest_{.train_loss = RunResult::kUnknown};

@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "train/config.h"
 #include "train/folders.h"
+#include "train/task_type.h"
 
 namespace co2::train {
 
@@ -71,7 +72,7 @@ std::filesystem::path claim_default_folder(const std::string& what) {
 }
 
 std::filesystem::path claim_default_folder(const TrainConfig& config) {
-  return claim_default_folder(fmt::format("{}-{}-{}", config.task, config.model, name(config.sync.strategy)));
+  return claim_default_folder(fmt::format("{}-{}-{}", config.task, model_of(config), name(config.sync.strategy)));
 }
 
 void begin_run_folder(const std::filesystem::path& folder, const std::string& config_text) {

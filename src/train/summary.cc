@@ -124,7 +124,7 @@ std::string summary_json(const RunResult& result) {
       {"validation_loss", result.validation_loss},
       {"steps", result.steps},
       {"interrupted", result.interrupted},
-      {"unit", result.unit},
+      {"unit", result.words.unit},
       {"units", result.units},
       {"units_per_second", result.units_per_second()},
       {"training_seconds", result.training_seconds},
@@ -149,7 +149,7 @@ std::string summary_json(const RunResult& result) {
        {{"exchanges", result.clipping.exchanges},
         {"clipped", result.clipping.clipped},
         {"lost", result.clipping.lost}}},
-      {"corpus", {{"name", result.data.name}, {"sha256", result.data.sha256}, {"bytes", result.data.bytes}}},
+      {result.words.data, {{"name", result.data.name}, {"sha256", result.data.sha256}, {"bytes", result.data.bytes}}},
       {"per_worker", Json::array()},
       {"sample", result.sample},
   };
@@ -166,17 +166,18 @@ std::string format_summary(const RunResult& result) {
   text += result.interrupted ? "interrupted; what was measured so far:\n" : "";
   row("model", fmt::format("{} {}, {} parameters", result.task, result.model,
                            human_count(static_cast<double>(result.parameters))));
-  row("corpus", fmt::format("{}, {}", result.data.name, human_bytes(static_cast<double>(result.data.bytes))));
+  row(result.words.data, fmt::format("{}, {}", result.data.name, human_bytes(static_cast<double>(result.data.bytes))));
   row("strategy", recipe_text(result.recipe));
   if (!result.workers.empty()) {
     const auto& first = result.workers[0];
     row("workers", fmt::format("{} ({}), {} thread{} each, {}", result.workers.size(), result.launcher, first.threads,
                                first.threads == 1 ? "" : "s", cores_text(result)));
   }
-  row("train loss", fmt::format("{} -> {}", human_loss(result.train_loss_before), human_loss(result.train_loss)));
-  row("validation loss",
+  row("train " + result.words.loss,
+      fmt::format("{} -> {}", human_loss(result.train_loss_before), human_loss(result.train_loss)));
+  row("validation " + result.words.loss,
       fmt::format("{} -> {}", human_loss(result.validation_loss_before), human_loss(result.validation_loss)));
-  row("throughput", fmt::format("{} {}/s over all workers", human_count(result.units_per_second()), result.unit));
+  row("throughput", fmt::format("{} {}/s over all workers", human_count(result.units_per_second()), result.words.unit));
   row("steps",
       fmt::format("{} in {:.1f} s ({:.1f} s in all)", result.steps, result.training_seconds, result.wall_seconds));
   row("communication",
@@ -203,7 +204,7 @@ std::string format_summary(const RunResult& result) {
                         bytes(use.outer_state), bytes(use.communication)));
   }
   if (!result.out.empty()) row("written to", result.out.string());
-  if (!result.sample.empty()) text += fmt::format("\nThe model writes:\n{}\n", result.sample);
+  if (!result.sample.empty()) text += fmt::format("\n{}\n{}\n", result.words.sample_title, result.sample);
   return text;
 }
 

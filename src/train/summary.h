@@ -34,7 +34,7 @@ struct RunResult {
 
   std::string task;
   std::string model;
-  std::string unit;  ///< what the throughput counts
+  TaskWords words;
   std::int64_t parameters = 0;
   Recipe recipe;
   Pace pace;  ///< at the end of training

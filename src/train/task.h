@@ -4,27 +4,15 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <memory>
 #include <string>
-#include <vector>
+
+#include "train/task_type.h"
 
 namespace torch::nn {
 class Module;
 }
 
 namespace co2::train {
-
-struct TrainConfig;
-
-/// What a task may know about the worker it runs on, and the way to talk to the user and the other workers.
-struct TaskContext {
-  int rank = 0;
-  int size = 1;
-  std::function<bool(bool)> agree;              ///< true on all workers if given true on all; a collective
-  std::function<void(const std::string&)> say;  ///< a line for the user
-  std::function<bool()> cancelled;              ///< a wish to stop
-};
 
 /// The data that a run used, for its summary.
 struct DataDescription {
@@ -33,7 +21,8 @@ struct DataDescription {
   std::int64_t bytes = 0;
 };
 
-/// A workload: a model, its data and its loss. The training loop knows nothing else about it. Each worker has one.
+/// A workload: a model, its data and its loss. The training loop knows nothing else about it but its TaskType. Each
+/// worker has one.
 ///
 /// Thread safety: used by one thread.
 class Task {
@@ -45,10 +34,6 @@ class Task {
 
   /// Forward pass on this worker's next training batch: the mean loss, ready for backward().
   virtual at::Tensor next_loss() = 0;
-
-  /// What the throughput counts ("tokens"), and how many of them one next_loss() works on.
-  virtual std::string unit() const = 0;
-  virtual std::int64_t units_per_batch() const = 0;
 
   /// Sums over this worker's share of the fixed validation data. Called without gradients.
   struct Validation {
@@ -65,15 +50,5 @@ class Task {
 
   virtual DataDescription data() const = 0;
 };
-
-/// The names that `co2 train TASK` knows.
-const std::vector<std::string>& task_names();
-
-/// Checks the options that only this task understands (its presets); throws OptionError.
-void validate_task(const TrainConfig& config);
-
-/// Builds the task of config.task; throws OptionError with the closest name if there is none. A collective: it may
-/// agree with the other workers on the data.
-std::unique_ptr<Task> make_task(const TrainConfig& config, const TaskContext& context);
 
 }  // namespace co2::train

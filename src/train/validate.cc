@@ -9,12 +9,11 @@
 #include "train/config.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
-#include "train/task.h"
+#include "train/task_type.h"
 
 namespace co2::train {
-namespace {
 
-/// Written so that NaN is outside of every range.
+// Written so that NaN is outside of every range.
 void within(const char* option, double value, double low, double high) {
   if (value >= low && value <= high) return;
   throw OptionError(fmt::format("{} is {}; it must be at least {} and at most {}", option, value, low, high));
@@ -24,6 +23,8 @@ void above_zero(const char* option, double value, double high) {
   if (value > 0 && value <= high) return;
   throw OptionError(fmt::format("{} is {}; it must be above 0 and at most {}", option, value, high));
 }
+
+namespace {
 
 void below_one(const char* option, double value) {
   if (value >= 0 && value < 1) return;
@@ -40,9 +41,7 @@ void validate(const TrainConfig& config) {
   one_of("task", config.task, task_names());
   one_of("optimizer", config.optimizer, optimizer_names());
   one_of("schedule", config.schedule, RateSchedule::shapes());
-  within("context", config.context, 0, Highest::kContext);
   within("batch", config.batch, 1, Highest::kBatch);
-  above_zero("validation_share", config.validation_share, Highest::kValidationShare);
   within("eval_batches", config.eval_batches, 1, Highest::kEvalBatches);
   above_zero("learning_rate", config.learning_rate, Highest::kLearningRate);
   within("weight_decay", config.weight_decay, 0, Highest::kWeightDecay);
@@ -53,8 +52,7 @@ void validate(const TrainConfig& config) {
   within("final_rate", config.final_rate, 0, 1);
   within("steps", static_cast<double>(config.steps), 1, Highest::kSteps);
   within("eval_every", static_cast<double>(config.eval_every), 0, Highest::kSteps);
-  within("sample_bytes", config.sample_bytes, 0, Highest::kSampleBytes);
-  validate_task(config);
+  settled(config);
   resolve(config.sync);
 }
 

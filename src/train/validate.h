@@ -13,12 +13,9 @@ struct TrainConfig;
 
 /// The highest values that options may have, here and on the command line. The lowest are 0 or 1.
 struct Highest {
-  static constexpr int kContext = 65'536;
   static constexpr int kBatch = 65'536;
   static constexpr int kEvalBatches = 100'000;
-  static constexpr int kSampleBytes = 1'000'000;
   static constexpr std::int64_t kSteps = 1'000'000'000;
-  static constexpr double kValidationShare = 0.5;
   static constexpr double kLearningRate = 100;
   static constexpr double kWeightDecay = 100;
   static constexpr double kGradientClip = 1e9;
@@ -27,6 +24,11 @@ struct Highest {
 /// Checks everything about a run that can be checked without data or workers; throws OptionError that names the
 /// option, its value and what is allowed.
 void validate(const TrainConfig& config);
+
+/// For a task's own options: throw OptionError unless the value is within the range, or above zero and not above
+/// `high`. NaN is outside of every range.
+void within(const char* option, double value, double low, double high);
+void above_zero(const char* option, double value, double high);
 
 /// The error for a name that is none of `valid`, with the closest one if any is near.
 OptionError unknown_choice(std::string_view option, std::string_view value, const std::vector<std::string>& valid);

@@ -21,7 +21,7 @@ ProgressState state(std::int64_t step) {
   return {.step = step,
           .steps = 100,
           .loss = 2.5,
-          .tokens_per_second = 12345,
+          .units_per_second = 12345,
           .overlap = 0.996,
           .local_steps = 12,
           .seconds_left = 83};
@@ -80,7 +80,7 @@ class Terminal {
 std::string plain(const std::vector<ProgressState>& states) {
   std::FILE* file = std::tmpfile();
   {
-    Progress progress(file);
+    Progress progress(file, {.unit = "tokens"});
     for (const ProgressState& one : states) progress.update(one);
     progress.finish();
     progress.finish();
@@ -120,7 +120,7 @@ TEST(Progress, PlainLineSaysEverything) {
 
 TEST(Progress, UnknownValuesAreLeftOut) {
   ProgressState unknown = state(50);
-  unknown.loss = unknown.tokens_per_second = unknown.overlap = unknown.seconds_left = std::nan("");
+  unknown.loss = unknown.units_per_second = unknown.overlap = unknown.seconds_left = std::nan("");
   unknown.local_steps = 0;
   EXPECT_EQ(plain({unknown}), "step  50/100  50 %\n");
 }
@@ -135,7 +135,7 @@ TEST(Progress, LiveLineFitsAnyWidth) {
   const Variable utf8("LC_ALL", "C.UTF-8");
   for (int width = 1; width <= 200; ++width) {
     Terminal screen(width);
-    Progress progress(screen.stream());
+    Progress progress(screen.stream(), {.unit = "tokens"});
     progress.update(state(37));
     std::string line = screen.written();
     ASSERT_EQ(line[0], '\r');
@@ -155,7 +155,7 @@ TEST(Progress, LiveLineFitsAnyWidth) {
 TEST(Progress, MessageStandsAboveTheLiveLine) {
   const Variable terminal("TERM", "xterm");
   Terminal screen(80);
-  Progress progress(screen.stream());
+  Progress progress(screen.stream(), {.unit = "tokens"});
   progress.update(state(10));
   screen.written();
   progress.message("validation loss 2.1");
@@ -169,7 +169,7 @@ TEST(Progress, MessageStandsAboveTheLiveLine) {
 TEST(Progress, LiveLineIsRedrawnAtMostTenTimesASecond) {
   const Variable terminal("TERM", "xterm");
   Terminal screen(80);
-  Progress progress(screen.stream());
+  Progress progress(screen.stream(), {.unit = "tokens"});
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 5000; ++i) progress.update(state(10));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -179,7 +179,7 @@ TEST(Progress, LiveLineIsRedrawnAtMostTenTimesASecond) {
 TEST(Progress, DumbTerminalsGetPlainLines) {
   const Variable terminal("TERM", "dumb");
   Terminal screen(80);
-  Progress progress(screen.stream());
+  Progress progress(screen.stream(), {.unit = "tokens"});
   progress.update(state(10));
   EXPECT_EQ(screen.written().rfind("step", 0), 0U);
 }

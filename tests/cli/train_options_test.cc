@@ -26,7 +26,7 @@ std::string refusal(const std::string& key, const json& value) {
 }
 
 const TrainOption& option(const std::string& flag) {
-  for (const TrainOption& candidate : train_options()) {
+  for (const TrainOption& candidate : train_options("gpt")) {
     if (candidate.flag == flag) return candidate;
   }
   throw std::logic_error("no option " + flag);
@@ -34,7 +34,7 @@ const TrainOption& option(const std::string& flag) {
 
 TEST(TrainOptions, NamesAreUniqueAndExplained) {
   std::set<std::string> flags;
-  for (const TrainOption& candidate : train_options()) {
+  for (const TrainOption& candidate : train_options("gpt")) {
     EXPECT_TRUE(flags.insert(candidate.flag).second) << candidate.flag;
     EXPECT_FALSE(candidate.help.empty()) << candidate.flag;
     EXPECT_FALSE(candidate.allowed.empty()) << candidate.flag;
@@ -90,7 +90,7 @@ TEST(TrainOptions, RangesAreEnforcedAtBothEnds) {
 }
 
 TEST(TrainOptions, NotANumberAndInfinityAreRefusedEverywhere) {
-  for (const TrainOption& candidate : train_options()) {
+  for (const TrainOption& candidate : train_options("gpt")) {
     if (candidate.kind != TrainOption::Kind::kNumber) continue;
     for (const double bad :
          {std::nan(""), std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()}) {
@@ -158,7 +158,7 @@ TEST_P(RoundTrip, PrintedConfigurationGivesTheSameRunAgain) {
   config.cluster.interface = "lo";
   config.seed = std::numeric_limits<std::int64_t>::max();
   const auto printed = to_json(config);
-  ASSERT_EQ(printed.size(), train_options().size());
+  ASSERT_EQ(printed.size(), train_options("gpt").size());
 
   TrainConfig again;
   const json parsed = json::parse(printed.dump());
@@ -233,7 +233,7 @@ TEST(TrainOptions, EveryOptionSurvivesTheRoundTripWhenItIsNotTheDefault) {
   TrainConfig config;
   for (const auto& [key, value] : values) set(config, key, value);
   const json printed = to_json(config);
-  for (const TrainOption& candidate : train_options()) {
+  for (const TrainOption& candidate : train_options("gpt")) {
     ASSERT_TRUE(values.contains(candidate.key())) << candidate.key() << ": add it here";
     EXPECT_EQ(printed.at(candidate.key()), values.at(candidate.key())) << candidate.key();
   }

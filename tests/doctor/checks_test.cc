@@ -184,7 +184,8 @@ TEST(Checks, MemoryIsForAllWorkersOfAMachineTogether) {
   expect_level(check_memory(workers, 3.5e9), Level::kOk);
   expect_level(check_memory(workers, 4.5e9), Level::kWarn, {"2 workers of 4.5 GB need 9.0 GB", "8.0 GB available"});
   workers[3].memory_available = 1e9;  // the tightest one counts
-  expect_level(check_memory(workers, 1e9), Level::kWarn, {"host-b"});
+  expect_level(check_memory(workers, 1e9), Level::kWarn, {"host-b", "take a smaller --model or --batch"});
+  expect_level(check_memory(workers, 1e9, {"--pixels"}), Level::kWarn, {"smaller --model, --batch or --pixels"});
   expect_level(check_room(workers, 0.4e9), Level::kOk);
   expect_level(check_room(workers, 0.6e9), Level::kFail, {"does not fit"});
   for (WorkerFacts& w : workers) w.memory_available = 0;  // unknown

@@ -11,10 +11,13 @@ namespace {
 
 Report report(int workers) {
   Report result;
+  result.task = "gpt";
   result.model = "nano";
   result.parameters = 1'000'000;
   result.batch = 8;
-  result.context = 128;
+  result.unit = "tokens";
+  result.units_per_sample = 128;
+  result.shape = {{"context", 128}};
   result.recipe = resolve({});
   for (int rank = 0; rank < workers; ++rank) {
     WorkerFacts facts;
@@ -24,7 +27,6 @@ Report report(int workers) {
     result.workers.push_back(facts);
   }
   Measurements m;
-  m.unit = "tokens";
   m.situation = {.workers = workers, .units_per_step = 1024, .step = 0.13, .transfer = 0.4, .plain_transfer = 0.4};
   if (workers > 1) {
     m.network.transfers = {{1 << 20, 0.1, 80e6}, {4'000'000, 0.4, 80e6}};

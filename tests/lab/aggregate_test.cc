@@ -86,21 +86,29 @@ TEST(Aggregate, IgnoresOtherRates) {
   EXPECT_TRUE(aggregate({elsewhere}, 0, parse_strategies("co2"), {}).rows.empty());
 }
 
+LabOptions options_for(const std::string& strategies, int repeats) {
+  LabOptions options;
+  options.scenarios = parse_rates("100mbit", 2);
+  options.items = parse_strategies(strategies);
+  options.repeats = repeats;
+  options.words.unit = "tokens";
+  return options;
+}
+
 TEST(Table, ShowsEveryRowAndWhatFailed) {
-  const auto items = parse_strategies("none,co2");
-  const Scenario scenario = parse_rates("100mbit", 2)[0];
-  const Table table = aggregate({done_run(0, 0, 12345), failed_run(1, 0)}, 0, items, {});
-  const std::string text = format_table(table, scenario, items, 1);
+  const LabOptions options = options_for("none,co2", 1);
+  const Table table = aggregate({done_run(0, 0, 12345), failed_run(1, 0)}, 0, options.items, {});
+  const std::string text = format_table(table, options);
+  EXPECT_NE(text.find("tokens/s"), text.npos);
   EXPECT_NE(text.find("100mbit"), text.npos);
   EXPECT_NE(text.find("12,345"), text.npos);
   EXPECT_NE(text.find("co2: 1 of 1 runs failed"), text.npos);
 }
 
 TEST(Table, ClaimsNoRepeatsThatDidNotHappen) {
-  const auto items = parse_strategies("none,co2");
-  const Scenario scenario = parse_rates("100mbit", 2)[0];
+  const LabOptions options = options_for("none,co2", 3);
   const auto text = [&](const std::vector<RunRecord>& records) {
-    return format_table(aggregate(records, 0, items, {}), scenario, items, 3);
+    return format_table(aggregate(records, 0, options.items, {}), options);
   };
   const std::vector<RunRecord> two = {done_run(0, 0, 10), done_run(1, 0, 9), done_run(0, 1, 10)};
   EXPECT_NE(text(two).find("median of 2 of 3 repeats"), std::string::npos) << text(two);

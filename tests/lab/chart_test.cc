@@ -36,6 +36,7 @@ LabOptions options_for(const std::string& rates, const std::string& strategies) 
   LabOptions options;
   options.scenarios = parse_rates(rates, 2);
   options.items = parse_strategies(strategies);
+  options.words.unit = "tokens";
   return options;
 }
 

@@ -17,7 +17,7 @@ class Result : public testing::Test {
     write_atomically(folder_.path() / "summary.json", summary);
     write_atomically(folder_.path() / "metrics.jsonl", metrics);
   }
-  Figures read() const { return read_figures(folder_.path()); }
+  Figures read() const { return read_figures(folder_.path(), {.unit = "tokens", .data = "corpus"}); }
 
   const TemporaryFolder folder_{testing::TempDir()};
 };
@@ -48,7 +48,7 @@ TEST_F(Result, ComesFromTheFilesOfARun) {
   EXPECT_EQ(figures.per_step(figures.bytes_per_worker), 30);
   EXPECT_EQ(figures.local_steps, 24) << "the one in force at the end";
   EXPECT_EQ(figures.fragments, 4);
-  EXPECT_EQ(figures.corpus, "synthetic");
+  EXPECT_EQ(figures.data, "synthetic");
 }
 
 TEST_F(Result, TellsWhenALossWasReachedOnTheTrainingClock) {

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "base/files.h"
-#include "train/gpt/gpt_config.h"
+#include "train/gpt/gpt_options.h"
 #include "train/safetensors.h"
 #include "train/temporary.h"
 #include "train/validate.h"
@@ -27,15 +27,15 @@ namespace fs = std::filesystem;
 /// A run that takes a moment: nano with a short context on the synthetic corpus.
 TrainConfig quick(const fs::path& out) {
   TrainConfig config;
-  config.corpus = "synthetic";
-  config.context = 16;
+  task_options<GptOptions>(config).corpus = "synthetic";
+  task_options<GptOptions>(config).context = 16;
   config.batch = 4;
   config.eval_batches = 4;
   config.steps = 30;
   config.eval_every = 10;
   config.learning_rate = 3e-3;
   config.sync.local_steps = 4;
-  config.sample_bytes = 20;
+  task_options<GptOptions>(config).sample_bytes = 20;
   config.out = out;
   return config;
 }
@@ -233,7 +233,7 @@ TEST(Loop, AnUnwritableFolderIsAnErrorOnAllWorkersBeforeTraining) {
 TEST(Loop, AMissingCorpusIsAnErrorOnAllWorkers) {
   const TestFolder folder;
   auto config = quick(folder / "run");
-  config.corpus = (folder / "missing.txt").string();
+  task_options<GptOptions>(config).corpus = (folder / "missing.txt").string();
   const auto outcome = run_workers(2, config, folder / "screen");
   for (const auto& error : outcome.errors) EXPECT_NE(error.find("missing.txt"), std::string::npos) << error;
 }
@@ -253,7 +253,7 @@ TEST(Validate, NamesTheOptionItsValueAndTheRange) {
   EXPECT_NE(message([](auto& c) { c.warmup = 1.5; }), "");
   EXPECT_NE(message([](auto& c) { c.steps = 0; }), "");
   EXPECT_NE(message([](auto& c) { c.batch = 0; }), "");
-  EXPECT_NE(message([](auto& c) { c.validation_share = 0; }), "");
+  EXPECT_NE(message([](auto& c) { task_options<GptOptions>(c).validation_share = 0; }), "");
   EXPECT_NE(message([](auto& c) { c.sync.local_steps = 0; }), "");
 }
 

@@ -13,7 +13,7 @@ RunResult example() {
   RunResult result;
   result.task = "gpt";
   result.model = "nano";
-  result.unit = "tokens";
+  result.words = task_type("gpt").words;
   result.parameters = 1'040'768;
   result.data = {"gutenberg", "abc", 11'800'000};
   result.launcher = "co2";

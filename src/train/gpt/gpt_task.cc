@@ -9,6 +9,8 @@
 #include "train/data/windows.h"
 #include "train/gpt/gpt.h"
 #include "train/gpt/gpt_export.h"
+#include "train/gpt/gpt_options.h"
+#include "train/task.h"
 
 namespace co2::train {
 namespace {
@@ -26,14 +28,16 @@ std::string printable(const std::string& text) {
   return result;
 }
 
+const GptOptions& own(const TrainConfig& config) { return task_options<GptOptions>(config); }
+
 class GptTask : public Task {
  public:
   GptTask(const TrainConfig& config, const TaskContext& context)
       : config_(config),
         rank_(context.rank),
-        model_(std::make_shared<Gpt>(gpt_preset(config.model, config.context), config.seed)),
-        windows_(load_corpus(config.corpus, {context.agree, context.rank == 0, context.say, context.cancelled}),
-                 config.validation_share, model_->config().context),
+        model_(std::make_shared<Gpt>(gpt_config(config), config.seed)),
+        windows_(load_corpus(own(config).corpus, {context.agree, context.rank == 0, context.say, context.cancelled}),
+                 own(config).validation_share, model_->config().context),
         validation_(windows_.validation(config.eval_batches, config.batch, context.rank, context.size)) {
     if (config.sync.zero < 3) return;
     const auto most = windows_.validation(config.eval_batches, config.batch, 0, context.size);
@@ -47,9 +51,6 @@ class GptTask : public Task {
     const auto batch = windows_.training(config_.seed, rank_, draw_++, config_.batch);
     return model_->loss(batch.tokens, batch.targets);
   }
-
-  std::string unit() const override { return "tokens"; }
-  std::int64_t units_per_batch() const override { return std::int64_t{config_.batch} * model_->config().context; }
 
   Validation validate() override {
     Validation result;
@@ -66,7 +67,8 @@ class GptTask : public Task {
   void export_model(const std::filesystem::path& folder) override { export_gpt(*model_, folder); }
 
   std::string sample() override {
-    return printable(sample_text(*model_, "\n", config_.sample_bytes, kSampleTemperature, config_.seed));
+    const int length = own(config_).sample_bytes;
+    return length > 0 ? printable(sample_text(*model_, "\n", length, kSampleTemperature, config_.seed)) : "";
   }
 
   DataDescription data() const override {
@@ -90,7 +92,5 @@ class GptTask : public Task {
 std::unique_ptr<Task> make_gpt_task(const TrainConfig& config, const TaskContext& context) {
   return std::make_unique<GptTask>(config, context);
 }
-
-void validate_gpt_task(const TrainConfig& config) { gpt_preset(config.model, config.context); }
 
 }  // namespace co2::train

@@ -1,0 +1,21 @@
+#include "train/option.h"
+
+#include <algorithm>
+
+#include "train/config.h"
+
+namespace co2::train {
+
+std::string TrainOption::key() const {
+  std::string result = flag;
+  std::replace(result.begin(), result.end(), '-', '_');
+  return result;
+}
+
+std::string TrainOption::default_text() const {
+  const nlohmann::json value = get(TrainConfig{});
+  if (value.is_null()) return {};
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+}  // namespace co2::train

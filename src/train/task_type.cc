@@ -1,0 +1,33 @@
+#include "train/task_type.h"
+
+#include <algorithm>
+
+#include "base/closest_name.h"
+#include "train/config.h"
+#include "train/validate.h"
+
+namespace co2::train {
+
+std::string default_task() { return task_types().front().name; }
+
+const TaskType& task_type(const std::string& name) {
+  const auto found = std::ranges::find(task_types(), name, &TaskType::name);
+  if (found == task_types().end()) throw unknown_choice("task", name, task_names());
+  return *found;
+}
+
+std::vector<std::string> task_names() { return names_of(task_types(), &TaskType::name); }
+
+std::vector<std::string> preset_names(const TaskType& type) { return names_of(type.presets, &Preset::name); }
+
+std::string model_of(const TrainConfig& config) {
+  return config.model.empty() ? task_type(config.task).presets.front().name : config.model;
+}
+
+TrainConfig settled(TrainConfig config) {
+  config.model = model_of(config);
+  task_type(config.task).settle(config);
+  return config;
+}
+
+}  // namespace co2::train

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace co2 {
+struct ModelShape;
+}
+
+namespace co2::train {
+
+class Task;
+struct TrainConfig;
+struct TrainOption;
+
+/// What a task may know about the worker it runs on, and the way to talk to the user and the other workers.
+struct TaskContext {
+  int rank = 0;
+  int size = 1;
+  std::function<bool(bool)> agree;              ///< true on all workers if given true on all; a collective
+  std::function<void(const std::string&)> say;  ///< a line for the user
+  std::function<bool()> cancelled;              ///< a wish to stop
+};
+
+/// What a task calls its things, on the screen and in result files.
+struct TaskWords {
+  std::string unit;            ///< what the throughput counts: "tokens"
+  std::string loss = "loss";   ///< what next_loss() and validate() give
+  std::string data = "data";   ///< what it learns from: "corpus"
+  std::string sample_title{};  ///< stands above Task::sample(): "The model writes:"
+  bool operator==(const TaskWords&) const = default;
+};
+
+/// A size in which a task's model comes.
+struct Preset {
+  std::string name;
+  std::string about;  ///< one line for the help
+};
+
+/// All that the rest of the program knows about a kind of task before one is made. A new task is a folder beside gpt
+/// with a function that returns one of these, and a line in task_types.cc.
+struct TaskType {
+  std::string name;
+  std::string summary;  ///< one line for the help: "a GPT that reads and writes bytes"
+  std::string sample;   ///< what one of a batch is: "a window of text"
+  std::string example;  ///< a command line
+  TaskWords words;
+  std::vector<Preset> presets;  ///< the first is the default
+  bool has_peers = false;       ///< the programs in peers/ train it too
+
+  /// Its own options, which have fields of its own struct in TrainConfig::of_task.
+  std::vector<TrainOption> (*options)();
+  /// Checks the preset and its own options and fills in what they leave open; throws OptionError.
+  void (*settle)(TrainConfig&);
+  /// The following take what has been checked.
+  std::int64_t (*units_per_sample)(const TrainConfig&);
+  /// The parameters of the model without making one: the largest do not fit into this machine.
+  ModelShape (*shape)(const TrainConfig&);
+  /// What can be known about the data before any worker starts; throws DataError.
+  void (*check_data)(const TrainConfig&);
+  /// Brings the data to this machine, for workers that will have no network to do it, and makes sure that they take
+  /// just that. Throws DataError.
+  void (*fetch_data)(TrainConfig&, const TaskContext&);
+  /// A collective: it may agree with the other workers on the data.
+  std::unique_ptr<Task> (*make)(const TrainConfig&, const TaskContext&);
+};
+
+/// The tasks that there are. The first is the one that `co2 train` takes by itself.
+const std::vector<TaskType>& task_types();
+
+/// Throws OptionError with the closest name if there is none.
+const TaskType& task_type(const std::string& name);
+
+/// The names that `co2 train TASK` knows.
+std::vector<std::string> task_names();
+
+std::vector<std::string> preset_names(const TaskType& type);
+
+/// config.model, or the task's first preset if that is empty.
+std::string model_of(const TrainConfig& config);
+
+/// The configuration with everything filled in that the task leaves open (TaskType::settle); throws OptionError.
+TrainConfig settled(TrainConfig config);
+
+}  // namespace co2::train
