@@ -31,7 +31,6 @@ struct TaskWords {
   std::string loss = "loss";   ///< what next_loss() and validate() give
   std::string data = "data";   ///< what it learns from: "corpus"
   std::string sample_title{};  ///< stands above Task::sample(): "The model writes:"
-  bool operator==(const TaskWords&) const = default;
 };
 
 /// A size in which a task's model comes.
@@ -41,7 +40,7 @@ struct Preset {
 };
 
 /// All that the rest of the program knows about a kind of task before one is made. A new task is a folder beside gpt
-/// with a function that returns one of these, and a line in task_types.cc.
+/// with a function that returns one of these, a line in task_types.cc, and its name in CMakeLists.txt.
 struct TaskType {
   std::string name;
   std::string summary;  ///< one line for the help: "a GPT that reads and writes bytes"
