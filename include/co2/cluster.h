@@ -20,6 +20,25 @@ struct ClusterOptions {
   std::chrono::seconds collective_timeout{600};  ///< how long one collective may take before it is an error, > 0
 };
 
+/// What a group is for.
+enum class Carries {
+  kTensors,  ///< parameters and gradients, on the device where the model is
+  kNumbers,  ///< small numbers that workers must agree on, in host memory: they must not queue behind tensors
+};
+
+/// Groups that a program brings along, of whatever kind. `make`: a group of `ranks`, this worker at `place` among them,
+/// with connections of its own. All workers ask for the same names in the same order; those that name the same ranks
+/// meet.
+struct GivenGroups {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;  ///< among the workers of this host
+  int local_size = 1;
+  std::function<std::shared_ptr<Communicator>(const std::string& name, const std::vector<int>& ranks, int place,
+                                              Carries what)>
+      make = {};
+};
+
 /// Who we are among the workers, and the way to talk to the others. A small handle: copies share one rendezvous.
 class Cluster {
  public:
@@ -40,19 +59,25 @@ class Cluster {
   static std::vector<Cluster> in_process(int size, std::function<void()> before_collective = {},
                                          std::chrono::milliseconds collective_timeout = std::chrono::minutes(10));
 
+  /// The workers of a job whose groups are made by somebody else (for a c10d::ProcessGroup: co2/c10d.h). Throws
+  /// OptionError if ranks and sizes contradict each other.
+  static Cluster over(GivenGroups groups);
+
   int rank() const;
   int size() const;
   int local_rank() const;  ///< among the workers of this host
   int local_size() const;
-  const std::string& launcher() const;  ///< "torchrun", "mpirun", "slurm", "co2", "environment", "alone", "in-process"
+  const std::string& launcher()
+      const;  ///< "torchrun", "mpirun", "slurm", "co2", "environment", "alone", "in-process", "given"
 
   /// A group of all workers with connections of its own, so that groups do not queue behind each other. A collective
   /// call: all ranks ask for the same names in the same order.
-  std::shared_ptr<Communicator> communicator(const std::string& name) const;
+  std::shared_ptr<Communicator> communicator(const std::string& name, Carries what = Carries::kNumbers) const;
 
   /// The same for some of the workers, this one among them: `ranks` in the order that they have in the group. All
   /// workers ask for the same names in the same order; those that name the same ranks meet.
-  std::shared_ptr<Communicator> communicator(const std::string& name, const std::vector<int>& ranks) const;
+  std::shared_ptr<Communicator> communicator(const std::string& name, const std::vector<int>& ranks,
+                                             Carries what = Carries::kNumbers) const;
 
   struct Impl;
   explicit Cluster(std::shared_ptr<Impl> impl);

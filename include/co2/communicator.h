@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,9 +24,15 @@ class Work {
   /// True once the collective is over, successfully or not. Never blocks.
   virtual bool completed() const = 0;
 
-  /// Blocks the calling thread (asleep, not spinning) until the collective is over; throws CommError if it failed or
-  /// if `timeout` passed first. Zero means the group's own timeout.
+  /// After it, whatever the calling thread does with the tensors sees the result. In host memory that means that it
+  /// blocks (asleep, not spinning) until the collective is over; a backend for a device with streams may let the
+  /// current stream wait instead. Throws CommError if it failed or if `timeout` passed first. Zero means the group's
+  /// own timeout.
   virtual void wait(std::chrono::milliseconds timeout = std::chrono::milliseconds::zero()) = 0;
+
+  /// Runs `callback` once the collective is over, successfully or not: at once if it is already, otherwise on a thread
+  /// of the backend, which it must not keep: it may note that something is over, and wake somebody.
+  virtual void then(std::function<void()> callback) = 0;
 
   /// When the collective was started, and when it was over (meaningful once completed()).
   virtual Clock::time_point started() const = 0;
@@ -47,6 +54,8 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual std::string backend() const = 0;
+  /// Whether its collectives take tensors that are on this kind of device.
+  virtual bool carries(c10::DeviceType device) const = 0;
 
   /// tensor[i] = op over ranks of tensor[i]; the result is the same on every rank, bit for bit.
   virtual WorkPtr all_reduce(const at::Tensor& tensor, ReduceOp op) = 0;
@@ -55,6 +64,8 @@ class Communicator {
   virtual WorkPtr all_gather(const at::Tensor& output, const at::Tensor& input) = 0;
   /// input has size() * output.numel() elements; rank r receives the reduction of everybody's r-th part.
   virtual WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) = 0;
+  /// Both have size() equal parts: part r of the input goes to rank r, part r of the output comes from it.
+  virtual WorkPtr all_to_all(const at::Tensor& output, const at::Tensor& input) = 0;
   virtual WorkPtr barrier() = 0;
 
   /// Bytes that one rank sends for an all-reduce of `bytes`, with this backend's algorithm.

@@ -8,7 +8,8 @@
 
 namespace co2 {
 
-/// What is exchanged between workers and when. docs/algorithm.md has the table; each one is a set of values for Recipe.
+/// What is exchanged between workers and when. docs/algorithm.md has the table; each one is a set of values for the
+/// others here.
 enum class Strategy {
   kNone,             ///< nothing: every worker on its own, the upper limit of speed
   kDdp,              ///< gradients, every step, overlapped with backward
@@ -76,42 +77,9 @@ struct Options {
   Compute compute = Compute::kPlain;
 };
 
-/// An Options with every blank filled in and checked: what the mechanism runs on.
-struct Recipe {
-  enum class Exchange { kNothing, kGradients, kProgress };
-  Strategy strategy = Strategy::kCo2;
-  Exchange exchange = Exchange::kProgress;
-  int local_steps = 12;  ///< in force; with `adaptive` it changes between rounds
-  bool adaptive = false;
-  bool fixed_fragments = false;  ///< the user's number, which adapting leaves alone
-  int max_local_steps = 256;
-  double exchange_share = 0.02;
-  int fragments = 1;
-  std::optional<int> delay = {};  ///< empty: until the next fragment is launched, so that one is always on the wire
-  double outer_rate = 1;
-  double momentum = 0;
-  int momentum_from = 1;  ///< rounds of fewer steps have none (momentum_of())
-  bool nesterov = false;
-  bool rate_units = false;  ///< momentum in units of the inner rate, so that a schedule does not distort it
-  bool penalty = false;
-  double clip = 0;  ///< 0 is off
-  ClipMode clip_mode = ClipMode::kUsual;
-  Restart restart = Restart::kPaper;
-  double mix = 0;
-  Wire wire = Wire::kPlain;
-  int accumulation_steps = 1;
-  std::int64_t bucket_bytes = 25 << 20;
-  int island_size = 1;
-  int zero = 0;
-  Compute compute = Compute::kPlain;
-};
-
-/// The outer momentum of a round of so many steps: it helps long rounds and harms short ones, so unless the user has
-/// set one, `co2` has none below six (docs/choosing-local-steps.md).
-double momentum_of(const Recipe& recipe, int local_steps);
-
-/// Fills in the strategy's values and checks all of it; throws OptionError that names the option, value and range.
-Recipe resolve(const Options& options);
+/// The options with blanks filled in as the strategy has it; throws OptionError that names the option, value and range
+/// if they can't be honoured. What a strategy has no use for, or chooses while training (Pace), stays blank.
+Options filled_in(const Options& options);
 
 std::string_view name(Strategy strategy);
 std::string_view name(Restart restart);

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <co2/cluster.h>
-#include <co2/memory.h>
-#include <co2/options.h>
-#include <co2/trace.h>
+#include <co2/core.h>
 
 #include <cstdint>
 #include <functional>
@@ -18,25 +15,8 @@ class Optimizer;
 
 namespace co2 {
 
-/// How often workers exchange, and the measurements that an automatic choice was made from (0 without one).
-struct Pace {
-  int local_steps = 0;                ///< τ in force
-  int fragments = 0;                  ///< P in force
-  double step_seconds = 0;            ///< one optimizer step, on the slowest worker
-  double transfer_seconds = 0;        ///< one exchange of the whole model on the wire
-  double cost_seconds = 0;            ///< what one exchange takes from the computation
-  bool bounded = false;               ///< the largest allowed τ is too small for this network
-  double bits_per_second_needed = 0;  ///< that it would take to hide an exchange in the largest allowed τ
-};
-
-/// What the clip has taken from the exchanges so far.
-struct Clipping {
-  std::int64_t exchanges = 0;  ///< of one fragment each, that were applied with a clip
-  std::int64_t clipped = 0;    ///< of which the clip took something
-  double lost = 0;             ///< the shares that it took, added up: lost / clipped is their mean
-};
-
-/// Trains one model on all workers of a cluster.
+/// Trains one torch::nn::Module on all workers of a cluster, with an optimizer of torch::optim. (For anything else:
+/// Core.)
 ///
 ///     co2::Synchronizer sync(cluster, *model, optimizer, {.strategy = co2::Strategy::kCo2});
 ///     for (auto& batch : data) {
@@ -70,8 +50,8 @@ class Synchronizer {
                const Options& options = {});
   /// Waits for collectives under way (bounded by the cluster's timeout), applies nothing.
   ~Synchronizer();
-  Synchronizer(const Synchronizer&) = delete;
-  Synchronizer& operator=(const Synchronizer&) = delete;
+  Synchronizer(Synchronizer&&) noexcept;
+  Synchronizer& operator=(Synchronizer&&) noexcept;
 
   /// The inner optimizer's step, and whatever is due between workers after it. `samples` is this worker's weight for
   /// the step: unequal batches (1e-9 to 1e9), or 0 to sit out. (`ddp` averages gradients equally, before the weight is
@@ -93,8 +73,8 @@ class Synchronizer {
   /// beforehand that gradients will not be wanted, set_requires_grad(false) on the parameters for that pass costs none.
   void discard_gradients();
 
-  /// A function to run in every step once the gradients are final (`ddp`: averaged) and before the inner optimizer uses
-  /// them: the place for gradient clipping.
+  /// One more function to run in every step once the gradients are final (`ddp`: averaged) and before the inner
+  /// optimizer uses them: the place for gradient clipping. They run in the order in which they were given.
   void before_inner_step(std::function<void()> hook);
 
   /// Applies what is in flight, then averages the live parameters and buffers of all workers, blocking. Afterwards all
@@ -111,9 +91,13 @@ class Synchronizer {
   /// file): its time does not count as computing.
   void restart_clock();
 
-  std::int64_t steps() const;    ///< steps taken
-  std::int64_t rounds() const;   ///< rounds begun
-  const Recipe& recipe() const;  ///< as in force now
+  /// Shows all that defines the future of the run, the state of torch::optim's optimizers included, but not what you
+  /// set yourself (rates): Core::visit() has the rules.
+  void visit(StateVisitor& visitor);
+
+  std::int64_t steps() const;      ///< steps taken
+  std::int64_t rounds() const;     ///< rounds begun
+  const Options& options() const;  ///< with blanks filled in; what is chosen while training: pace()
   Pace pace() const;
   Clipping clipping() const;
   Trace& trace();

@@ -1,22 +1,13 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <co2/parameters.h>
 #include <torch/nn/module.h>
 
 #include <memory>
 #include <utility>
 
 namespace co2 {
-
-/// What happens around a unit's forward. Implemented by the Synchronizer.
-class UnitKeeper {
- public:
-  virtual ~UnitKeeper() = default;
-  /// Brings the unit's parameters here.
-  virtual void before_forward() = 0;
-  /// Lets them go, and sees to it that they are here again for backward.
-  virtual at::Tensor after_forward(at::Tensor output) = 0;
-};
 
 /// A part of a model whose parameters ZeRO 3 brings together only while they are used. Derive the blocks of your model
 /// from it instead of from torch::nn::Module, and wrap the body of their forward:

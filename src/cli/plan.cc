@@ -13,6 +13,7 @@
 #include "cli/train_flags.h"
 #include "island/memory_plan.h"
 #include "island/placed.h"
+#include "options/recipe.h"
 #include "processes/placement.h"
 #include "processes/screen.h"
 #include "train/recipe_text.h"

@@ -12,6 +12,7 @@
 #include "cli/train_flags.h"
 #include "cli/train_worker.h"
 #include "island/placed.h"
+#include "options/recipe.h"
 #include "processes/screen.h"
 #include "processes/worker_group.h"
 #include "train/run_files.h"

@@ -11,6 +11,7 @@
 
 #include "base/closest_name.h"
 #include "cli/program.h"
+#include "options/recipe.h"
 #include "train/task_type.h"
 #include "train/validate.h"
 
@@ -144,29 +145,7 @@ void check(const TrainConfig& config) {
 
 nlohmann::ordered_json to_json(const TrainConfig& config) {
   TrainConfig complete = config;
-  const Recipe recipe = resolve(config.sync);
-  Options& sync = complete.sync;
-  // A blank is filled in if it may be: `ddp`, say, refuses to be told a momentum, even the one that it would use. What
-  // follows an automatic τ stays blank, or it would no longer follow.
-  const auto fill = [&](auto& field, const auto& value) {
-    if (field) return;
-    field = value;
-    try {
-      resolve(sync);
-    } catch (const OptionError&) {
-      field.reset();
-    }
-  };
-  if (!recipe.adaptive) fill(sync.fragments, recipe.fragments);
-  if (recipe.delay) fill(sync.delay, *recipe.delay);
-  fill(sync.outer_rate, recipe.outer_rate);
-  if (recipe.momentum_from == 1) fill(sync.momentum, recipe.momentum);
-  fill(sync.nesterov, recipe.nesterov);
-  fill(sync.penalty, recipe.penalty);
-  fill(sync.clip, recipe.clip);
-  fill(sync.clip_mode, recipe.clip_mode);
-  fill(sync.restart, recipe.restart);
-  fill(sync.mix, recipe.mix);
+  complete.sync = filled_in(config.sync);
   nlohmann::ordered_json result;
   for (const TrainOption& option : train_options(config.task)) result[option.key()] = option.get(complete);
   return result;

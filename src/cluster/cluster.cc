@@ -26,7 +26,8 @@ class InProcessHub {
   InProcessHub(int size, std::chrono::milliseconds timeout, std::function<void()> before_collective)
       : timeout_(timeout), before_collective_(std::move(before_collective)), gone_(static_cast<std::size_t>(size)) {}
 
-  std::shared_ptr<Communicator> join(const std::string& name, const std::vector<int>& ranks, int place_in_group) {
+  std::shared_ptr<Communicator> join(const std::string& name, const std::vector<int>& ranks, int place_in_group,
+                                     Carries /*what*/) {
     const auto size = static_cast<int>(ranks.size());
     const int rank = ranks[static_cast<std::size_t>(place_in_group)];
     const std::lock_guard lock(mutex_);
@@ -80,8 +81,7 @@ struct Cluster::Impl {
   int size = 1;
   int local_rank = 0;
   int local_size = 1;
-  /// name, the ranks of the group, this worker's place among them
-  std::function<std::shared_ptr<Communicator>(const std::string&, const std::vector<int>&, int)> make_communicator;
+  decltype(GivenGroups::make) make_communicator;
   std::function<void()> at_end;  ///< of the last handle
 
   Impl() = default;
@@ -110,7 +110,28 @@ Cluster Cluster::from_environment(const ClusterOptions& options) {
   }
   if (r.interface.empty()) r.address = local_address_towards(r.host);
   auto groups = std::make_shared<C10dGroups>(r);
-  impl->make_communicator = [groups](const auto&... which) { return groups->make(which...); };
+  impl->make_communicator = [groups](const auto& name, const auto& ranks, int place, Carries) {
+    return groups->make(name, ranks, place);
+  };
+  return Cluster(std::move(impl));
+}
+
+Cluster Cluster::over(GivenGroups groups) {
+  const auto check = [](const char* what, int rank, int size) {
+    if (size >= 1 && rank >= 0 && rank < size) return;
+    throw OptionError(fmt::format(
+        "{} = {} of {} workers is not allowed: it must be from 0 to one less than their number", what, rank, size));
+  };
+  check("rank", groups.rank, groups.size);
+  check("local_rank", groups.local_rank, groups.local_size);
+  if (!groups.make) throw OptionError("there is no function that makes groups: set GivenGroups::make");
+  auto impl = std::make_shared<Impl>();
+  impl->launcher = "given";
+  impl->rank = groups.rank;
+  impl->size = groups.size;
+  impl->local_rank = groups.local_rank;
+  impl->local_size = groups.local_size;
+  impl->make_communicator = std::move(groups.make);
   return Cluster(std::move(impl));
 }
 
@@ -147,13 +168,14 @@ int Cluster::local_rank() const { return impl_->local_rank; }
 int Cluster::local_size() const { return impl_->local_size; }
 const std::string& Cluster::launcher() const { return impl_->launcher; }
 
-std::shared_ptr<Communicator> Cluster::communicator(const std::string& name) const {
+std::shared_ptr<Communicator> Cluster::communicator(const std::string& name, Carries what) const {
   std::vector<int> all(static_cast<std::size_t>(size()));
   std::iota(all.begin(), all.end(), 0);
-  return communicator(name, all);
+  return communicator(name, all, what);
 }
 
-std::shared_ptr<Communicator> Cluster::communicator(const std::string& name, const std::vector<int>& ranks) const {
+std::shared_ptr<Communicator> Cluster::communicator(const std::string& name, const std::vector<int>& ranks,
+                                                    Carries what) const {
   const auto mine = std::find(ranks.begin(), ranks.end(), rank());
   const bool valid = mine != ranks.end() && std::all_of(ranks.begin(), ranks.end(), [&](int r) {
                        return r >= 0 && r < size() && std::count(ranks.begin(), ranks.end(), r) == 1;
@@ -164,7 +186,7 @@ std::shared_ptr<Communicator> Cluster::communicator(const std::string& name, con
                     "to {}, and include the worker itself",
                     fmt::join(ranks, ","), name, rank(), size() - 1));
   }
-  return impl_->make_communicator(name, ranks, static_cast<int>(mine - ranks.begin()));
+  return impl_->make_communicator(name, ranks, static_cast<int>(mine - ranks.begin()), what);
 }
 
 }  // namespace co2

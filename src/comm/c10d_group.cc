@@ -72,6 +72,8 @@ class C10dWork final : public Work {
     completion_->all_over();
   }
 
+  void then(std::function<void()> callback) override { completion_->then(std::move(callback)); }
+
   Clock::time_point started() const override { return started_; }
   Clock::time_point finished() const override { return completion_->finished(); }
 
@@ -107,7 +109,11 @@ class C10dCommunicator final : public Communicator {
 
   int rank() const override { return group_->getRank(); }
   int size() const override { return group_->getSize(); }
-  std::string backend() const override { return "c10d/gloo"; }
+  std::string backend() const override { return "c10d/" + group_->getBackendName(); }
+  bool carries(c10::DeviceType device) const override {
+    const auto devices = group_->getDeviceTypes();
+    return std::any_of(devices.begin(), devices.end(), [&](const c10::Device& d) { return d.type() == device; });
+  }
 
   WorkPtr all_reduce(const at::Tensor& tensor, ReduceOp op) override {
     std::vector<at::Tensor> tensors{tensor};
@@ -118,9 +124,14 @@ class C10dCommunicator final : public Communicator {
   WorkPtr broadcast(const at::Tensor& tensor, int root) override {
     return start("broadcast", [&] { return C10dWork::Parts{broadcast_from(root, tensor)}; });
   }
-  /// A broadcast of each part, which arrives where it belongs: Gloo's own all-gather goes through a copy of everything.
+  /// With Gloo a broadcast of each part, which arrives where it belongs: its own goes through a copy of everything.
   WorkPtr all_gather(const at::Tensor& output, const at::Tensor& input) override {
     check_parts("all_gather", output, input, size());
+    if (!by_gloo(input)) {
+      at::Tensor out = output.view({-1});
+      at::Tensor in = input.view({-1});
+      return start("all-gather", [&] { return C10dWork::Parts{group_->all_gather_single(out, in)}; });
+    }
     const std::vector<at::Tensor> places = parts_of(output);
     const at::Tensor& mine = places[static_cast<std::size_t>(rank())];
     if (mine.data_ptr() != input.data_ptr()) mine.copy_(input.view({-1}));
@@ -132,29 +143,33 @@ class C10dCommunicator final : public Communicator {
       return parts;
     });
   }
-  /// Everybody's parts go to their owner, who adds them up, in the order of ranks: Gloo's own reduce-scatter is an
-  /// all-reduce of everything, twice the bytes.
+  /// With Gloo everybody's parts go to their owner, who adds them up, in the order of ranks: its own is an all-reduce
+  /// of everything, twice the bytes.
   WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override {
     check_parts("reduce_scatter", input, output, size());
+    if (!by_gloo(input)) {
+      at::Tensor out = output.view({-1});
+      at::Tensor in = input.view({-1});
+      c10d::ReduceScatterOptions options;
+      options.reduceOp = to_c10d(op);
+      return start("reduce-scatter", [&] { return C10dWork::Parts{group_->reduce_scatter_single(out, in, options)}; });
+    }
     const at::Tensor received = at::empty_like(input);
     const auto reduce = [total = output.view({-1}), parts = parts_of(received), op] {
       reduce_in_order(total, parts, op);
     };
     return start(
-        "reduce-scatter",
-        [&] {
-          at::Tensor out = received.view({-1});
-          at::Tensor in = input.view({-1});
-          std::vector<std::int64_t> equal;
-          return C10dWork::Parts{group_->all_to_all_single(out, in, equal, equal)};
-        },
-        reduce);
+        "reduce-scatter", [&] { return C10dWork::Parts{exchange_parts(received, input)}; }, reduce);
+  }
+  WorkPtr all_to_all(const at::Tensor& output, const at::Tensor& input) override {
+    check_all_to_all(output, input, size());
+    return start("all-to-all", [&] { return C10dWork::Parts{exchange_parts(output, input)}; });
   }
   WorkPtr barrier() override {
     return start("barrier", [&] { return C10dWork::Parts{group_->barrier()}; });
   }
   double background_cpu_seconds() const override { return cpu_seconds_of_threads("gloo"); }
-  std::int64_t reduce_scatter_scratch_bytes(std::int64_t bytes) const override { return bytes; }
+  std::int64_t reduce_scatter_scratch_bytes(std::int64_t bytes) const override { return by_gloo_ ? bytes : 0; }
   std::int64_t all_reduce_wire_bytes(std::int64_t bytes) const override {
     return 2 * bytes * (size() - 1) / size();  // a ring: reduce-scatter, then all-gather
   }
@@ -177,6 +192,13 @@ class C10dCommunicator final : public Communicator {
     return group_->broadcast(tensors, options);
   }
 
+  c10::intrusive_ptr<c10d::Work> exchange_parts(const at::Tensor& output, const at::Tensor& input) {
+    at::Tensor out = output.view({-1});
+    at::Tensor in = input.view({-1});
+    std::vector<std::int64_t> equal;
+    return group_->all_to_all_single(out, in, equal, equal);
+  }
+
   /// One part for each rank.
   std::vector<at::Tensor> parts_of(const at::Tensor& tensor) const {
     std::vector<at::Tensor> parts;
@@ -185,13 +207,23 @@ class C10dCommunicator final : public Communicator {
     return parts;
   }
 
+  /// Who carries tensors like this one: a group may have a backend per device.
+  bool by_gloo(const at::Tensor& tensor) const {
+    return group_->getBackend(tensor.device().type())->getBackendName() == "gloo";
+  }
+
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  const bool by_gloo_ = group_->getBackendName() == "gloo";
 };
 
 }  // namespace
 
+std::shared_ptr<Communicator> communicator_over(c10::intrusive_ptr<c10d::ProcessGroup> group) {
+  return std::make_shared<C10dCommunicator>(std::move(group));
+}
+
 struct C10dGroups::Impl {
-  Rendezvous rendezvous;
+  Rendezvous rendezvous;  // of a job that has a store of its own, only ranks, addresses and timeouts
   c10::intrusive_ptr<c10d::Store> store;
   // One for all groups: the thread of a Gloo device wakes up a hundred times a second, also when there is nothing to
   // do, which on a busy core takes a quarter of a percent of its time.
@@ -234,6 +266,20 @@ C10dGroups::C10dGroups(Rendezvous rendezvous) : impl_(std::make_unique<Impl>()) 
   check_reachable();
 }
 
+C10dGroups::C10dGroups(Rendezvous place, c10::intrusive_ptr<c10d::Store> store) : impl_(std::make_unique<Impl>()) {
+  survive_dead_peers();
+  try {
+    // Somebody may do this several times with one store.
+    const std::int64_t turn = store->add(fmt::format("co2/over/{}", place.rank), 1);
+    impl_->store =
+        c10::make_intrusive<c10d::PrefixStore>(fmt::format("co2/over/{}/{}", turn, place.generation), std::move(store));
+  } catch (const std::exception& error) {
+    throw ClusterError(fmt::format("rank {} of {} can't use the store of its process group: {}", place.rank, place.size,
+                                   first_lines(error)));
+  }
+  impl_->rendezvous = std::move(place);
+}
+
 /// A host's own name often leads to its loopback (Debian: 127.0.1.1), where the others can't reach it. They would find
 /// out much later, with an error about their own address.
 void C10dGroups::check_reachable() const {
@@ -267,8 +313,10 @@ std::shared_ptr<Communicator> C10dGroups::make(const std::string& name, const st
   try {
     auto options = c10d::ProcessGroupGloo::Options::create(r.collective_timeout);
     if (!impl_->device) {
-      impl_->device = r.interface.empty() ? c10d::ProcessGroupGloo::createDeviceForHostname(r.address)
-                                          : c10d::ProcessGroupGloo::createDeviceForInterface(r.interface);
+      using Gloo = c10d::ProcessGroupGloo;
+      impl_->device = !r.interface.empty() ? Gloo::createDeviceForInterface(r.interface)
+                      : !r.address.empty() ? Gloo::createDeviceForHostname(r.address)
+                                           : Gloo::createDefaultDevice();
     }
     options->devices.push_back(impl_->device);
     auto store = c10::make_intrusive<c10d::PrefixStore>(
@@ -282,7 +330,11 @@ std::shared_ptr<Communicator> C10dGroups::make(const std::string& name, const st
     throw ClusterError(fmt::format(
         "rank {} can't connect to the other workers through {}: {}. Name the network interface that leads to them "
         "(--interface, or GLOO_SOCKET_IFNAME)",
-        r.rank, r.interface.empty() ? "address " + r.address : "interface " + r.interface, first_lines(error)));
+        r.rank,
+        !r.interface.empty() ? "interface " + r.interface
+        : !r.address.empty() ? "address " + r.address
+                             : "the address of its host's name",
+        first_lines(error)));
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <c10/util/intrusive_ptr.h>
 #include <co2/communicator.h>
 
 #include <chrono>
@@ -8,7 +9,15 @@
 #include <string>
 #include <vector>
 
+namespace c10d {
+class ProcessGroup;
+class Store;
+}  // namespace c10d
+
 namespace co2 {
+
+/// Collectives over a group that somebody has made.
+std::shared_ptr<Communicator> communicator_over(c10::intrusive_ptr<c10d::ProcessGroup> group);
 
 /// Where and how the workers of a job find each other.
 struct Rendezvous {
@@ -48,6 +57,8 @@ class C10dGroups {
  public:
   /// Connects to the store; rank 0 serves it. Throws ClusterError.
   explicit C10dGroups(Rendezvous rendezvous);
+  /// The same through a store that is there already. Of `place` only rank, size, interface and timeout count.
+  C10dGroups(Rendezvous place, c10::intrusive_ptr<c10d::Store> store);
   ~C10dGroups();
 
   /// A new group of some ranks, with connections of its own; `place` is this worker's among them.

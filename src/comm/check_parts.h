@@ -13,4 +13,14 @@ inline void check_parts(const char* operation, const at::Tensor& whole, const at
   TORCH_CHECK(whole.is_contiguous() && part.is_contiguous(), operation, " needs contiguous tensors");
 }
 
+/// What an all-to-all needs: tensors of the same size, of `size` equal parts.
+inline void check_all_to_all(const at::Tensor& output, const at::Tensor& input, int size) {
+  TORCH_CHECK(output.numel() == input.numel() && output.dtype() == input.dtype() && input.numel() % size == 0,
+              "all_to_all between ", size,
+              " workers needs tensors of the same size that can be cut into as many equal "
+              "parts, not ",
+              output.numel(), " elements of ", output.dtype(), " from ", input.numel(), " of ", input.dtype());
+  TORCH_CHECK(output.is_contiguous() && input.is_contiguous(), "all_to_all needs contiguous tensors");
+}
+
 }  // namespace co2

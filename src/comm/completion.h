@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 namespace co2 {
 
@@ -28,17 +29,42 @@ class Completion {
       if (at_last_ && !failed_) at_last_();
       at_last_ = nullptr;  // with the memory that it needed
       finished_ = Clock::now().time_since_epoch().count();
+      run_callbacks();
     });
+  }
+  /// Runs `callback` when all is over, or at once.
+  void then(std::function<void()> callback) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!told_) {
+        callbacks_.push_back(std::move(callback));
+        return;
+      }
+    }
+    callback();
   }
   bool over() const { return finished_.load() != 0; }
   Clock::time_point finished() const { return Clock::time_point(Clock::duration(finished_.load())); }
 
  private:
+  void run_callbacks() {
+    std::vector<std::function<void()>> callbacks;
+    {
+      const std::lock_guard lock(mutex_);
+      told_ = true;
+      callbacks.swap(callbacks_);
+    }
+    for (const auto& callback : callbacks) callback();
+  }
+
   std::atomic<std::size_t> under_way_;
   std::atomic<bool> failed_{false};
   std::once_flag done_;
   std::function<void()> at_last_;
   std::atomic<Clock::time_point::rep> finished_{0};
+  std::mutex mutex_;
+  bool told_ = false;
+  std::vector<std::function<void()>> callbacks_;
 };
 
 }  // namespace co2

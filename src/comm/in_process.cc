@@ -17,7 +17,7 @@ namespace co2 {
 
 namespace {
 
-enum class Operation { kAllReduce, kBroadcast, kAllGather, kReduceScatter, kBarrier };
+enum class Operation { kAllReduce, kBroadcast, kAllGather, kReduceScatter, kAllToAll, kBarrier };
 
 std::string_view name(Operation operation) {
   switch (operation) {
@@ -25,6 +25,7 @@ std::string_view name(Operation operation) {
     case Operation::kBroadcast: return "broadcast";
     case Operation::kAllGather: return "all-gather";
     case Operation::kReduceScatter: return "reduce-scatter";
+    case Operation::kAllToAll: return "all-to-all";
     case Operation::kBarrier: return "barrier";
   }
   return "?";
@@ -71,13 +72,29 @@ class PendingWork final : public Work {
     return finished_;
   }
 
+  void then(std::function<void()> callback) override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!done_) {
+        callbacks_.push_back(std::move(callback));
+        return;
+      }
+    }
+    callback();
+  }
+
   void complete(const std::string& failure) {
-    const std::lock_guard lock(mutex_);
-    if (done_) return;
-    done_ = true;
-    failure_ = failure;
-    finished_ = Clock::now();
-    changed_.notify_all();
+    std::vector<std::function<void()>> callbacks;
+    {
+      const std::lock_guard lock(mutex_);
+      if (done_) return;
+      done_ = true;
+      failure_ = failure;
+      finished_ = Clock::now();
+      changed_.notify_all();
+      callbacks.swap(callbacks_);
+    }
+    for (const auto& callback : callbacks) callback();
   }
 
  private:
@@ -90,6 +107,7 @@ class PendingWork final : public Work {
   bool done_ = false;
   std::string failure_;
   Clock::time_point finished_;
+  std::vector<std::function<void()>> callbacks_;
 };
 
 void accumulate(const at::Tensor& into, const at::Tensor& other, ReduceOp op) {
@@ -140,6 +158,17 @@ void carry_out(const std::vector<Request>& requests) {
         for (const Request& r : requests) parts.push_back(r.input.view({-1}).narrow(0, i * n, n));
         const at::Tensor& output = requests[static_cast<std::size_t>(i)].output;
         output.copy_(reduce(parts, first.reduce).view(output.sizes()));
+      }
+      break;
+    }
+    case Operation::kAllToAll: {
+      const std::int64_t n = first.input.numel() / size;
+      for (std::int64_t to = 0; to < size; ++to) {
+        const at::Tensor output = requests[static_cast<std::size_t>(to)].output.view({-1});
+        for (std::int64_t from = 0; from < size; ++from) {
+          const at::Tensor input = requests[static_cast<std::size_t>(from)].input.view({-1});
+          output.narrow(0, from * n, n).copy_(input.narrow(0, to * n, n));
+        }
       }
       break;
     }
@@ -285,6 +314,7 @@ class InProcessCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return engine_->size(); }
   std::string backend() const override { return "in-process"; }
+  bool carries(c10::DeviceType) const override { return true; }  // operators add up, wherever tensors are
 
   WorkPtr all_reduce(const at::Tensor& tensor, ReduceOp op) override {
     return start({Operation::kAllReduce, op, 0, tensor, {}});
@@ -300,6 +330,10 @@ class InProcessCommunicator final : public Communicator {
   WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override {
     check_parts("reduce_scatter", input, output, size());
     return start({Operation::kReduceScatter, op, 0, output, input});
+  }
+  WorkPtr all_to_all(const at::Tensor& output, const at::Tensor& input) override {
+    check_all_to_all(output, input, size());
+    return start({Operation::kAllToAll, ReduceOp::kSum, 0, output, input});
   }
   WorkPtr barrier() override { return start({}); }
   std::int64_t reduce_scatter_scratch_bytes(std::int64_t) const override { return 0; }

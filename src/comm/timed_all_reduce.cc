@@ -10,11 +10,11 @@ double highest(Communicator& communicator, double value) {
   return tensor.item<double>();
 }
 
-double timed_all_reduce(Communicator& communicator, const at::Tensor& tensor) {
-  communicator.barrier()->wait();
+double timed_all_reduce(Communicator& data, Communicator& control, const at::Tensor& tensor) {
+  data.barrier()->wait();
   const Clock::time_point begin = Clock::now();
-  communicator.all_reduce(tensor, ReduceOp::kSum)->wait();
-  return highest(communicator, std::chrono::duration<double>(Clock::now() - begin).count());
+  data.all_reduce(tensor, ReduceOp::kSum)->wait();
+  return highest(control, std::chrono::duration<double>(Clock::now() - begin).count());
 }
 
 }  // namespace co2

@@ -6,8 +6,6 @@
 
 namespace co2 {
 
-namespace {
-
 void wait_in_round(Work& work, std::int64_t round) {
   try {
     work.wait();
@@ -17,8 +15,6 @@ void wait_in_round(Work& work, std::int64_t round) {
     throw CommError(where, error.cause());
   }
 }
-
-}  // namespace
 
 TransferTime wait_for_transfer(const std::vector<WorkPtr>& works, std::int64_t bytes, std::int64_t round, int fragment,
                                Trace& trace) {

@@ -18,6 +18,9 @@ struct TransferTime {
 TransferTime wait_for_transfer(const std::vector<WorkPtr>& works, std::int64_t bytes, std::int64_t round, int fragment,
                                Trace& trace);
 
+/// Waits; a CommError that it throws names the round.
+void wait_in_round(Work& work, std::int64_t round);
+
 /// Throws CommError, with the round, if one of the works is over and has failed. Never blocks.
 void throw_if_failed(const std::vector<WorkPtr>& works, std::int64_t round);
 

@@ -17,6 +17,7 @@
 #include "doctor/report.h"
 #include "doctor/step_meter.h"
 #include "island/memory_plan.h"
+#include "options/recipe.h"
 #include "train/group.h"
 #include "train/option.h"
 #include "train/task_type.h"

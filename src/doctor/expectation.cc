@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "lab/rate.h"
+#include "options/recipe.h"
 
 namespace co2::doctor {
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "options/recipe.h"
 #include "sync/pace_control.h"
 
 namespace co2::doctor {

@@ -10,6 +10,7 @@
 #include "doctor/checks.h"
 #include "doctor/expectation.h"
 #include "doctor/facts.h"
+#include "options/recipe.h"
 
 namespace co2::doctor {
 

@@ -4,12 +4,10 @@
 #include <ATen/core/grad_mode.h>
 #include <co2/error.h>
 #include <fmt/format.h>
-#include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "flat/places.h"
 #include "flat/shaped_like.h"
 
 namespace co2 {
@@ -20,34 +18,24 @@ std::int64_t round_up(std::int64_t n, std::int64_t multiple) { return (n + multi
 
 }  // namespace
 
-FlatParameters::FlatParameters(torch::optim::Optimizer& optimizer, const FlatLayout& layout) : parts_(layout.parts) {
-  std::vector<Entry> entries = trained(optimizer);
-  const Places order(layout.order);
-  std::stable_sort(entries.begin(), entries.end(),
-                   [&](const Entry& a, const Entry& b) { return order.of(a.parameter) < order.of(b.parameter); });
-
-  Places owner;
-  for (std::size_t u = 0; u < layout.units.size(); ++u) {
-    for (const at::Tensor& tensor : layout.units[u]) owner.add(tensor, u);
+FlatParameters::FlatParameters(const std::vector<Parameter>& all, const FlatLayout& layout) : parts_(layout.parts) {
+  std::vector<bool> elsewhere(all.size());  // in a unit of their own
+  for (const auto& unit : layout.units) {
+    for (const std::size_t member : unit) elsewhere[member] = true;
   }
-  std::vector<std::vector<Entry>> units_of_their_own(layout.units.size());
-  std::vector<Entry> unit;
+  std::vector<std::size_t> unit;
   std::int64_t elements = 0;
-  for (Entry& entry : entries) {
-    const std::size_t own = owner.of(entry.parameter, layout.units.size());
-    if (own < layout.units.size()) {
-      units_of_their_own[own].push_back(std::move(entry));
-      continue;
-    }
-    elements += entry.parameter.numel();
-    unit.push_back(std::move(entry));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (elsewhere[i]) continue;
+    elements += all[i].tensor.numel();
+    unit.push_back(i);
     if (layout.unit_elements > 0 && elements >= layout.unit_elements) {
-      add_unit(std::exchange(unit, {}));
+      add_unit(all, std::exchange(unit, {}));
       elements = 0;
     }
   }
-  add_unit(std::move(unit));
-  for (std::vector<Entry>& own : units_of_their_own) add_unit(std::move(own));
+  add_unit(all, std::move(unit));
+  for (const auto& own : layout.units) add_unit(all, own);
 
   const at::NoGradGuard no_grad;
   data_ = at::zeros({numel()}, options());
@@ -57,43 +45,20 @@ FlatParameters::FlatParameters(torch::optim::Optimizer& optimizer, const FlatLay
   point_to(data_);
 }
 
-std::vector<FlatParameters::Entry> FlatParameters::trained(torch::optim::Optimizer& optimizer) {
-  std::vector<Entry> entries;
-  for (std::size_t g = 0; g < optimizer.param_groups().size(); ++g) {
-    for (const at::Tensor& parameter : optimizer.param_groups()[g].params()) {
-      if (!parameter.requires_grad()) {
-        frozen_.push_back(parameter);
-        continue;
-      }
-      if (!entries.empty()) {
-        const at::Tensor& first = entries.front().parameter;
-        if (parameter.dtype() != first.dtype() || parameter.device() != first.device()) {
-          throw OptionError(
-              fmt::format("all trained parameters must have one dtype and device, but there are {} on {} and {} on {}",
-                          c10::toString(first.scalar_type()), first.device().str(),
-                          c10::toString(parameter.scalar_type()), parameter.device().str()));
-        }
-      }
-      if (!parameter.is_floating_point() || !parameter.device().is_cpu()) {
-        throw OptionError(fmt::format("parameters must be floating-point numbers on the CPU, but there is {} on {}",
-                                      c10::toString(parameter.scalar_type()), parameter.device().str()));
-      }
-      entries.push_back({parameter, g});
-    }
-  }
-  if (entries.empty()) throw OptionError("the optimizer has no parameter that requires a gradient");
-  return entries;
-}
-
-void FlatParameters::add_unit(std::vector<Entry> entries) {
-  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.group < b.group; });
+void FlatParameters::add_unit(const std::vector<Parameter>& all, std::vector<std::size_t> members) {
+  std::stable_sort(members.begin(), members.end(),
+                   [&](std::size_t a, std::size_t b) { return all[a].group < all[b].group; });
   const std::int64_t begin = units_.empty() ? 0 : units_.back().end;
   std::int64_t end = begin;
-  for (const Entry& entry : entries) {
-    if (stretches_.empty() || stretches_.back().group != entry.group) stretches_.push_back({{end, end}, entry.group});
-    parameters_.push_back(entry.parameter);
+  for (const std::size_t member : members) {
+    const Parameter& parameter = all[member];
+    if (stretches_.empty() || stretches_.back().group != parameter.group) {
+      stretches_.push_back({{end, end}, parameter.group});
+    }
+    parameters_.push_back(parameter.tensor);
+    given_.push_back(member);
     offsets_.push_back(end);
-    end += round_up(entry.parameter.numel(), kAlignment);
+    end += round_up(parameter.tensor.numel(), kAlignment);
     stretches_.back().range.end = end;
   }
   end = begin + round_up(end - begin, kAlignment * parts_);
@@ -142,16 +107,6 @@ void FlatParameters::check_in_place() const {
         "the model's parameters are not where this Synchronizer has put them, so what it does would not reach them: "
         "another Synchronizer was made for the same model, or the model was moved (to(), torch::load()). Make one "
         "Synchronizer, after the last such change");
-  }
-}
-
-void FlatParameters::check_frozen() const {
-  for (const at::Tensor& parameter : frozen_) {
-    if (parameter.requires_grad()) {
-      throw OptionError(
-          "a parameter that did not require a gradient when the Synchronizer was made does now: it would "
-          "not be exchanged. Make the Synchronizer after the last change of requires_grad");
-    }
   }
 }
 

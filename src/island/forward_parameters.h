@@ -34,6 +34,14 @@ class ForwardParameters {
   /// Runs `body` on a model with the values of another shard.
   virtual void with_values(const at::Tensor& shard, std::int64_t round, const std::function<void()>& body) = 0;
 
+  /// For those that come and go. Backward has produced a gradient of the unit: it is not needed any more once it has
+  /// produced all.
+  virtual void got_gradient(std::size_t /*unit*/) {}
+  /// No backward pass will follow in this step, which has `passes` of them on workers that left none out.
+  virtual void passes_over(int /*passes*/) {}
+  /// `hook(unit, passes)`: the unit will get no more gradients of the first `passes` backward passes of this step.
+  virtual void on_passed(std::function<void(std::size_t, int)> /*hook*/) {}
+
   /// The most that they, and live(), have taken at once in training: finish() apart.
   virtual std::int64_t most_bytes() const = 0;
 };

@@ -12,12 +12,21 @@ namespace co2 {
 
 class GradientHooks::Hook final : public torch::autograd::PostAccumulateGradHook {
  public:
-  Hook(GradientHooks& hooks, std::size_t parameter) : hooks_(hooks), parameter_(parameter) {}
-  void operator()(const torch::autograd::Variable&) override { hooks_.called(parameter_); }
+  using Users = std::unique_ptr<torch::autograd::PostAccumulateGradHook>;
+
+  Hook(GradientHooks& hooks, std::size_t parameter, Users users)
+      : hooks_(hooks), parameter_(parameter), users_(std::move(users)) {}
+  void operator()(const torch::autograd::Variable& variable) override {
+    if (users_) (*users_)(variable);
+    hooks_.called(parameter_);
+  }
+  bool belongs_to(const GradientHooks& hooks) const { return &hooks_ == &hooks; }
+  Users take_users() { return std::move(users_); }
 
  private:
   GradientHooks& hooks_;
   std::size_t parameter_;
+  Users users_;
 };
 
 GradientHooks::GradientHooks(std::vector<at::Tensor> parameters, int accumulation_steps, FirstFailure& failure,
@@ -27,13 +36,26 @@ GradientHooks::GradientHooks(std::vector<at::Tensor> parameters, int accumulatio
       failure_(failure),
       on_gradient_(std::move(on_gradient)),
       passes_(parameters_.size()) {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], std::make_unique<Hook>(*this, i));
-  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) join(i);
 }
 
 GradientHooks::~GradientHooks() {
-  for (const at::Tensor& parameter : parameters_) torch::autograd::impl::set_post_acc_grad_hooks(parameter, nullptr);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (Hook* hook = ours(i)) torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], hook->take_users());
+  }
+}
+
+GradientHooks::Hook* GradientHooks::ours(std::size_t parameter) const {
+  auto* hook = dynamic_cast<Hook*>(torch::autograd::impl::post_acc_grad_hooks(parameters_[parameter]).get());
+  return hook != nullptr && hook->belongs_to(*this) ? hook : nullptr;
+}
+
+/// There is room for one hook per tensor, so ours carries the one that it finds there.
+void GradientHooks::join(std::size_t parameter) {
+  if (ours(parameter) != nullptr) return;
+  Hook::Users users = std::move(torch::autograd::impl::post_acc_grad_hooks(parameters_[parameter]));
+  torch::autograd::impl::set_post_acc_grad_hooks(parameters_[parameter],
+                                                 std::make_unique<Hook>(*this, parameter, std::move(users)));
 }
 
 void GradientHooks::called(std::size_t parameter) {
@@ -54,6 +76,7 @@ void GradientHooks::check_passes() const {
 }
 
 void GradientHooks::reset() {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) join(i);
   std::fill(passes_.begin(), passes_.end(), 0);
   too_many_ = false;
 }

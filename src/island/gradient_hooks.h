@@ -9,7 +9,8 @@
 
 namespace co2 {
 
-/// Tells when backward has produced a parameter's gradient, and how often it has since the last reset().
+/// Tells when backward has produced a parameter's gradient, and how often it has since the last reset(). A hook of the
+/// user's on the same event stays: it runs first, and is alone again afterwards.
 ///
 /// Thread safety: the function is called on the thread of backward, which must not overlap with anything else here.
 class GradientHooks {
@@ -26,12 +27,15 @@ class GradientHooks {
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   /// Throws OptionError if there were too many passes: what they have added up is of no use.
   void check_passes() const;
-  /// A step is over: passes are counted from 1 again.
+  /// A step is over: passes are counted from 1 again. One that the user has set in the meantime, in place of ours, is
+  /// joined by ours from now on.
   void reset();
 
  private:
   class Hook;
   void called(std::size_t parameter);
+  void join(std::size_t parameter);
+  Hook* ours(std::size_t parameter) const;
 
   std::vector<at::Tensor> parameters_;
   const int accumulation_steps_;

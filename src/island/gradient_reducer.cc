@@ -15,14 +15,16 @@ namespace {
 constexpr std::int64_t kFirstBucketBytes = 1 << 20;
 }  // namespace
 
-GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std::vector<at::Tensor> parameters,
-                                 std::int64_t bucket_bytes, int accumulation_steps, Witnesses witnesses,
-                                 FirstFailure& failure, Trace& trace)
+GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std::shared_ptr<Communicator> control,
+                                 const std::vector<Parameter>& trained, std::int64_t bucket_bytes,
+                                 int accumulation_steps, Witnesses witnesses, FirstFailure& failure, Trace& trace)
     : communicator_(std::move(communicator)),
       accumulation_steps_(accumulation_steps),
       failure_(failure),
       trace_(trace),
-      vote_(communicator_, std::move(witnesses), trace) {
+      vote_(std::move(control), std::move(witnesses), trace),
+      trained_(each_by_itself(trained)) {
+  std::vector<at::Tensor> parameters = tensors_of(trained);
   std::int64_t bytes = 0;
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
     const std::int64_t limit = buckets_.size() <= 1 ? std::min(kFirstBucketBytes, bucket_bytes) : bucket_bytes;
@@ -44,14 +46,12 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, std
   for (Bucket& bucket : buckets_) {
     std::int64_t numel = 0;
     for (std::size_t i = 0; i < bucket.slots; ++i) numel += slots_[first + i].parameter.numel();
-    bucket.buffer =
-        at::zeros({numel + static_cast<std::int64_t>(bucket.slots)}, parameters.front().options().requires_grad(false));
+    bucket.buffer = at::zeros({numel}, parameters.front().options().requires_grad(false));
     bytes_.add(bytes_of(bucket.buffer));
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < bucket.slots; ++i) {
       Slot& slot = slots_[first + i];
       slot.view = shaped_like(bucket.buffer.narrow(0, offset, slot.parameter.numel()), slot.parameter);
-      slot.used = bucket.buffer.narrow(0, numel + static_cast<std::int64_t>(i), 1);
       offset += slot.parameter.numel();
     }
     first += bucket.slots;
@@ -80,17 +80,16 @@ void GradientReducer::fill(Slot& slot) {
   const at::NoGradGuard no_grad;
   bytes_.remove(std::exchange(slot.held, 0));
   const at::Tensor& gradient = slot.parameter.grad();
-  if (gradient.defined()) {
+  slot.used = gradient.defined();
+  if (slot.used) {
     if (gradient.layout() != at::kStrided) {
       throw OptionError("ddp can't average sparse gradients: make the embedding dense (sparse = false)");
     }
     at::mul_out(slot.view, gradient, at::scalar_tensor(1.0 / communicator_->size(), slot.view.options()));
-    slot.used.fill_(1);
     // From here on the gradient lives in the bucket: two copies of the model's gradients at once would be the peak.
     slot.parameter.mutable_grad() = slot.view;
   } else {
     slot.view.zero_();
-    slot.used.zero_();
   }
   slot.ready = true;
   ++buckets_[slot.bucket].ready;
@@ -113,7 +112,9 @@ bool GradientReducer::complete(std::int64_t round, Use use) {
     if (!slot.ready) fill(slot);
   }
   start_full_buckets();
-  vote_.cast(use);
+  std::vector<bool> used;
+  for (const Slot& slot : slots_) used.push_back(slot.used);
+  vote_.cast(use, used);
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     const std::int64_t bytes = communicator_->all_reduce_wire_bytes(bytes_of(buckets_[i].buffer));
     wait_for_transfer({buckets_[i].work}, bytes, round, static_cast<int>(i), trace_);
@@ -124,8 +125,8 @@ bool GradientReducer::complete(std::int64_t round, Use use) {
     drop_gradients_of(hooks_->parameters());
     return false;
   }
-  for (Slot& slot : slots_) {
-    if (slot.used.item<double>() > 0) slot.parameter.mutable_grad() = slot.view;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (vote_.any_used(i)) slots_[i].parameter.mutable_grad() = slots_[i].view;
   }
   return true;
 }

@@ -17,18 +17,19 @@ namespace co2 {
 ///
 /// Parameters are put into buckets in reverse order, about the order in which backward produces gradients. A hook on
 /// each parameter moves its gradient into its bucket; a full bucket is all-reduced in the background. Buckets are
-/// started in the same order on all workers, whatever the order in which they fill. Each bucket also carries, per
-/// parameter, how many workers had a gradient, so that a parameter that nobody used keeps none, and the inner optimizer
-/// leaves it alone as it would on a single worker.
+/// started in the same order on all workers, whatever the order in which they fill. The Vote also tells, per parameter,
+/// whether any worker had a gradient, so that a parameter that nobody used keeps none, and the inner optimizer leaves
+/// it alone as it would on a single worker.
 ///
 /// Thread safety: the hooks run on the thread of backward, which must not overlap with finish(). From the last backward
 /// pass until finish() the gradients belong to the exchange: whoever reads them sees something between his own and the
 /// average.
 class GradientReducer final : public Gradients {
  public:
-  GradientReducer(std::shared_ptr<Communicator> communicator, std::vector<at::Tensor> parameters,
-                  std::int64_t bucket_bytes, int accumulation_steps, Witnesses witnesses, FirstFailure& failure,
-                  Trace& trace);
+  /// `control`: the same workers, for the Vote; null if there is only one.
+  GradientReducer(std::shared_ptr<Communicator> communicator, std::shared_ptr<Communicator> control,
+                  const std::vector<Parameter>& trained, std::int64_t bucket_bytes, int accumulation_steps,
+                  Witnesses witnesses, FirstFailure& failure, Trace& trace);
   ~GradientReducer() override;  ///< waits for what is under way
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
@@ -36,6 +37,7 @@ class GradientReducer final : public Gradients {
   /// Starts what backward has not, waits, and puts the averages into the parameters' gradients.
   bool finish(std::int64_t round, Use use) override;
   bool averaged() const override { return true; }
+  const std::vector<TrainedTensor>& trained() const override { return trained_; }
   /// Buckets, and gradients that still add up outside of them.
   std::int64_t most_bytes() const override { return bytes_.most(); }
 
@@ -43,10 +45,10 @@ class GradientReducer final : public Gradients {
   struct Slot {
     at::Tensor parameter;
     at::Tensor view;  ///< the gradient's place in its bucket
-    at::Tensor used;  ///< one element: workers that had a gradient
     std::size_t bucket;
     std::int64_t held = 0;  ///< bytes of a gradient that still adds up outside of its bucket
     bool ready = false;
+    bool used = false;  ///< this worker has a gradient
   };
   struct Bucket {
     at::Tensor buffer;
@@ -67,6 +69,7 @@ class GradientReducer final : public Gradients {
   FirstFailure& failure_;
   Trace& trace_;
   Vote vote_;
+  std::vector<TrainedTensor> trained_;
   std::vector<Slot> slots_;
   std::vector<Bucket> buckets_;
   std::size_t next_bucket_ = 0;  ///< all before it have been started

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <co2/parameters.h>
 
 #include <cstdint>
 #include <vector>
@@ -30,6 +31,10 @@ class Gradients {
 
   /// Whether other workers count on them, in equal shares.
   virtual bool averaged() const = 0;
+  /// Whether every worker's optimizer changes its shard only.
+  virtual bool by_shard() const { return false; }
+  /// What the inner optimizer updates.
+  virtual const std::vector<TrainedTensor>& trained() const = 0;
 
   /// Between finish() and the optimizer's step: scales them down to a 2-norm of at most `max_norm` over the whole
   /// model, and returns the norm before. Throws OptionError unless max_norm is positive.
@@ -46,20 +51,27 @@ class Gradients {
   virtual double sum_over_holders(double value) const { return value; }
 };
 
+std::vector<at::Tensor> tensors_of(const std::vector<Parameter>& parameters);
+/// The optimizer updates the parameters themselves.
+std::vector<TrainedTensor> each_by_itself(const std::vector<Parameter>& parameters);
+
 /// The gradients of `parameters` that backward has produced.
 std::vector<at::Tensor> gradients_of(const std::vector<at::Tensor>& parameters);
 void drop_gradients_of(const std::vector<at::Tensor>& parameters);
 
 class OwnGradients final : public Gradients {
  public:
-  explicit OwnGradients(std::vector<at::Tensor> parameters) : parameters_(std::move(parameters)) {}
+  explicit OwnGradients(const std::vector<Parameter>& parameters)
+      : trained_(each_by_itself(parameters)), parameters_(tensors_of(parameters)) {}
   bool finish(std::int64_t round, Use use) override;
   bool averaged() const override { return false; }
+  const std::vector<TrainedTensor>& trained() const override { return trained_; }
   std::int64_t most_bytes() const override { return most_bytes_; }
 
  private:
   std::vector<at::Tensor> final_ones() const override { return gradients_of(parameters_); }
 
+  std::vector<TrainedTensor> trained_;
   std::vector<at::Tensor> parameters_;
   std::int64_t most_bytes_ = 0;  ///< at a step
 };

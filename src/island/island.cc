@@ -9,29 +9,33 @@
 namespace co2 {
 
 Island::Island(const Cluster& cluster, int size, std::shared_ptr<Communicator> all) : cluster_(cluster) {
-  if (size == 1) {
-    across_ = std::move(all);
-    across_control_ = cluster.communicator("across control");
-    return;
-  }
-  std::vector<int> across;
   for (int rank = 0; rank < cluster.size(); ++rank) {
     if (rank / size == cluster.rank() / size) ranks_.push_back(rank);
-    if (rank % size == cluster.rank() % size) across.push_back(rank);
+    if (rank % size == cluster.rank() % size) across_ranks_.push_back(rank);
   }
-  inside_ = cluster.communicator("island", ranks_);
-  across_ = cluster.communicator("across", across);
-  across_control_ = cluster.communicator("across control", across);
+  across_control_ = cluster.communicator("across control", across_ranks_);
+  if (size == 1) {
+    across_ = std::move(all);
+    return;
+  }
+  // Where all workers are one island, it needs no further connections for tensors.
+  inside_ = size == cluster.size() ? std::move(all) : cluster.communicator("island", ranks_, Carries::kTensors);
+  inside_control_ = cluster.communicator("island control", ranks_);
+  across_ = cluster.communicator("across", across_ranks_, Carries::kTensors);
 }
 
-std::shared_ptr<Communicator> Island::another_group(const std::string& name) const {
-  return inside_ ? cluster_.communicator(name, ranks_) : nullptr;
+std::shared_ptr<Communicator> Island::another_inside(const std::string& name) const {
+  return inside_ ? cluster_.communicator(name, ranks_, Carries::kTensors) : nullptr;
+}
+
+std::shared_ptr<Communicator> Island::another_across(const std::string& name) const {
+  return cluster_.communicator(name, across_ranks_, Carries::kTensors);
 }
 
 double Island::sum(double value) const {
   if (!inside_) return value;
   const at::Tensor total = at::full({1}, value, at::kDouble);
-  inside_->all_reduce(total, ReduceOp::kSum)->wait();
+  inside_control_->all_reduce(total, ReduceOp::kSum)->wait();
   return total.item<double>();
 }
 

@@ -22,13 +22,17 @@ class Island {
   int size() const { return inside_ ? inside_->size() : 1; }
   int rank() const { return inside_ ? inside_->rank() : 0; }               ///< in the island
   const std::shared_ptr<Communicator>& inside() const { return inside_; }  ///< null if every worker is an island
+  /// The same workers, for small numbers that must not queue behind gradients.
+  const std::shared_ptr<Communicator>& inside_control() const { return inside_control_; }
   const std::shared_ptr<Communicator>& across() const { return across_; }
   /// The same workers as across(), for small numbers that must not queue behind a transfer.
   const std::shared_ptr<Communicator>& across_control() const { return across_control_; }
 
-  /// Another group of the same workers: what it carries and what inside() does need no common order. Collective. Null
-  /// for an island of one.
-  std::shared_ptr<Communicator> another_group(const std::string& name) const;
+  /// Another group for tensors inside the island: what it carries and what inside() does need no common order.
+  /// Collective. Null for an island of one.
+  std::shared_ptr<Communicator> another_inside(const std::string& name) const;
+  /// The same for across().
+  std::shared_ptr<Communicator> another_across(const std::string& name) const;
 
   /// The sum over the island, blocking.
   double sum(double value) const;
@@ -41,8 +45,10 @@ class Island {
 
  private:
   Cluster cluster_;
-  std::vector<int> ranks_;  // of this island
+  std::vector<int> ranks_;         // of this island
+  std::vector<int> across_ranks_;  // of the workers with the same shard
   std::shared_ptr<Communicator> inside_;
+  std::shared_ptr<Communicator> inside_control_;
   std::shared_ptr<Communicator> across_;
   std::shared_ptr<Communicator> across_control_;
 };

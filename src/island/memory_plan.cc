@@ -104,9 +104,10 @@ MemoryUse plan_memory(const ModelShape& shape, const Recipe& recipe, int state_c
   use.inner_state = kElementBytes * state_copies * (recipe.zero > 0 ? shard : shape.elements());
   if (recipe.exchange == Recipe::Exchange::kProgress) {
     use.outer_state = kElementBytes * 2 * shard;
-    const std::int64_t wire_bytes = wire_element_bytes(recipe.wire, at::kFloat);
-    const std::int64_t sent_bytes = recipe.restart == Restart::kKeep ? kElementBytes : 0;
-    use.communication = exchanges_in_flight(recipe) * (wire_bytes + sent_bytes) * shard / recipe.fragments;
+    const double wire_bytes = wire_element_bytes(recipe.wire, at::kFloat);
+    const double sent_bytes = recipe.restart == Restart::kKeep ? kElementBytes : 0;
+    const std::int64_t elements = exchanges_in_flight(recipe) * shard / recipe.fragments;
+    use.communication = std::llround((wire_bytes + sent_bytes) * static_cast<double>(elements));
   }
   if (recipe.zero > 0) {
     std::vector<std::int64_t> travelling = units.stay;
@@ -140,7 +141,7 @@ Traffic plan_traffic(const ModelShape& shape, const Recipe& recipe, int workers)
   }
   if (recipe.exchange == Recipe::Exchange::kProgress) {
     const double islands = workers / island;
-    const auto wire_bytes = static_cast<double>(wire_element_bytes(recipe.wire, at::kFloat));
+    const double wire_bytes = wire_element_bytes(recipe.wire, at::kFloat);
     traffic.across = 2 * (islands - 1) / islands * wire_bytes * all / island / recipe.local_steps;
     // What an exchange changes in a shard is shown to the island, where the step does not do that anyway.
     if (recipe.zero == 0) traffic.island += to_others * all * kElementBytes / recipe.local_steps;

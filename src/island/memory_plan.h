@@ -1,11 +1,12 @@
 #pragma once
 
 #include <co2/memory.h>
-#include <co2/options.h>
 
 #include <cstdint>
 #include <optional>
 #include <vector>
+
+#include "options/recipe.h"
 
 namespace co2 {
 

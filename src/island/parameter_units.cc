@@ -2,7 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/native/Resize.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/StorageImpl.h>
 
 #include <algorithm>
 #include <utility>
@@ -13,8 +14,12 @@ namespace co2 {
 
 namespace {
 
-void resize_memory(const at::Tensor& storage, std::int64_t bytes) {
-  at::native::resize_bytes_nocuda(storage.storage(), bytes);
+/// On whatever device: what was there is dropped.
+void resize_memory(const at::Tensor& tensor, std::int64_t bytes) {
+  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  const auto size = static_cast<std::size_t>(bytes);
+  storage->set_data_ptr_noswap(c10::GetAllocator(tensor.device().type())->allocate(size));
+  storage->set_nbytes(size);
 }
 
 /// The same memory as another tensor, so that writing to it does not look to autograd like a change of the parameters.
@@ -36,10 +41,10 @@ class ParameterUnits::Keeper final : public UnitKeeper {
 };
 
 ParameterUnits::ParameterUnits(const Island& island, FlatParameters& flat, const Shard& shard, at::ScalarType compute,
-                               const std::vector<UnitModule*>& modules, FirstFailure& failure, Trace& trace)
+                               const std::vector<ParameterUnit>& modules, FirstFailure& failure, Trace& trace)
     : island_(island),
       flat_(flat),
-      group_(island.another_group("units")),
+      group_(island.another_inside("units")),
       compute_(compute),
       failure_(failure),
       trace_(trace),
@@ -59,7 +64,7 @@ ParameterUnits::ParameterUnits(const Island& island, FlatParameters& flat, const
     if (flat.where(i).size() > 0) ++units_[flat.unit_of(i)].parameters;
   }
   for (std::size_t u = first_module; u < units_.size(); ++u) {
-    modules[u - first_module]->set_unit_keeper(std::make_shared<Keeper>(*this, u));
+    modules[u - first_module].keep(std::make_shared<Keeper>(*this, u));
   }
   allocate(compute_);
   gather_from(live_, 0, /*whole=*/false);
@@ -78,7 +83,7 @@ void ParameterUnits::allocate(at::ScalarType dtype) {
 }
 
 ParameterUnits::~ParameterUnits() {
-  for (UnitModule* module : modules_) module->set_unit_keeper(nullptr);
+  for (const ParameterUnit& module : modules_) module.keep(nullptr);
   for (const Unit& unit : units_) wait_out({unit.work});
 }
 
@@ -247,7 +252,7 @@ void ParameterUnits::agree_on_order() {
   order[0] = static_cast<std::int64_t>(used_first_.size());
   std::copy(used_first_.begin(), used_first_.end(), order.begin() + 1);
   const at::Tensor agreed = at::tensor(order, at::kLong);
-  group_->broadcast(agreed, 0)->wait();
+  island_.inside_control()->broadcast(agreed, 0)->wait();
   const std::int64_t* values = agreed.const_data_ptr<std::int64_t>();
   if (values[0] == 0) return;
   tour_.reorder({values + 1, values + 1 + values[0]});

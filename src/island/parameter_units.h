@@ -1,7 +1,7 @@
 #pragma once
 
+#include <co2/parameters.h>
 #include <co2/trace.h>
-#include <co2/unit.h>
 
 #include <functional>
 #include <memory>
@@ -37,7 +37,7 @@ class ParameterUnits final : public ForwardParameters {
   /// Takes the parameters over from `flat`, whose own buffer is gone after that: live() is this worker's `shard` of it,
   /// and units are of dtype `compute`. `modules[i]` is the module of the i-th unit from the end on.
   ParameterUnits(const Island& island, FlatParameters& flat, const Shard& shard, at::ScalarType compute,
-                 const std::vector<UnitModule*>& modules, FirstFailure& failure, Trace& trace);
+                 const std::vector<ParameterUnit>& modules, FirstFailure& failure, Trace& trace);
   ~ParameterUnits() override;
   ParameterUnits(const ParameterUnits&) = delete;
   ParameterUnits& operator=(const ParameterUnits&) = delete;
@@ -49,12 +49,9 @@ class ParameterUnits final : public ForwardParameters {
   void with_values(const at::Tensor& shard, std::int64_t round, const std::function<void()>& body) override;
   std::int64_t most_bytes() const override { return bytes_.most(); }
 
-  /// Backward has produced a gradient of the unit: it is not needed any more once it has produced all.
-  void got_gradient(std::size_t unit);
-  /// `hook(unit, passes)`: the unit will get no more gradients of the first `passes` backward passes of this step.
-  void on_passed(std::function<void(std::size_t, int)> hook) { on_passed_ = std::move(hook); }
-  /// No backward pass will follow in this step, which has `passes` of them on workers that left none out.
-  void passes_over(int passes);
+  void got_gradient(std::size_t unit) override;
+  void on_passed(std::function<void(std::size_t, int)> hook) override { on_passed_ = std::move(hook); }
+  void passes_over(int passes) override;
 
  private:
   class Keeper;
@@ -96,7 +93,7 @@ class ParameterUnits final : public ForwardParameters {
   at::Tensor live_;
   at::Tensor source_;  ///< the shard that is gathered
   std::vector<Unit> units_;
-  std::vector<UnitModule*> modules_;
+  std::vector<ParameterUnit> modules_;
   Tour tour_;
   bool training_ = false;  ///< in this forward leg gradients are wanted: backward will follow
   bool order_agreed_ = false;

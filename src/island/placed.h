@@ -1,8 +1,8 @@
 #pragma once
 
-#include <co2/options.h>
-
 #include <cstdint>
+
+#include "options/recipe.h"
 
 namespace co2 {
 

@@ -56,15 +56,15 @@ Witness same_parameters(const at::Tensor& live, std::int64_t turn) {
           }};
 }
 
-void make_same(Communicator& communicator, const at::Tensor& live, std::int64_t bucket_bytes) {
+void make_same(Communicator& data, Communicator& control, const at::Tensor& live, std::int64_t bucket_bytes) {
   const at::NoGradGuard no_grad;
   const std::int64_t most = std::max<std::int64_t>(1, bucket_bytes / static_cast<std::int64_t>(live.element_size()));
   for (const Range& bucket : make_buckets(live.numel(), most)) {
     const at::Tensor mine = live.narrow(0, bucket.begin, bucket.size());
     const at::Tensor first = mine.clone();
-    communicator.broadcast(first, 0)->wait();
+    data.broadcast(first, 0)->wait();
     const at::Tensor worst = at::full({1}, distance(mine, first), at::kDouble);
-    communicator.all_reduce(worst, ReduceOp::kMax)->wait();
+    control.all_reduce(worst, ReduceOp::kMax)->wait();
     if (worst.item<double>() > rounding(live)) drifted(worst.item<double>());
     mine.copy_(first);
   }

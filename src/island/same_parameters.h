@@ -18,6 +18,6 @@ Witness same_parameters(const at::Tensor& live, std::int64_t turn);
 
 /// Compares all of `live` with rank 0's, and gives everybody that. Throws ConsensusError if it is not the same but for
 /// rounding. Collective, and blocking.
-void make_same(Communicator& communicator, const at::Tensor& live, std::int64_t bucket_bytes);
+void make_same(Communicator& data, Communicator& control, const at::Tensor& live, std::int64_t bucket_bytes);
 
 }  // namespace co2

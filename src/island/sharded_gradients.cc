@@ -11,17 +11,18 @@
 
 namespace co2 {
 
-ShardedGradients::ShardedGradients(const Island& island, const FlatParameters& flat, const Shard& shard,
-                                   const at::Tensor& live, torch::optim::Optimizer& optimizer, int accumulation_steps,
-                                   bool free_units, Witnesses witnesses, FirstFailure& failure, Trace& trace)
+ShardedGradients::ShardedGradients(const Island& island, const std::vector<Parameter>& trained,
+                                   const FlatParameters& flat, const Shard& shard, const at::Tensor& live,
+                                   int accumulation_steps, bool free_units, Witnesses witnesses, FirstFailure& failure,
+                                   Trace& trace)
     : island_(island),
       accumulation_steps_(accumulation_steps),
       free_units_(free_units),
       failure_(failure),
       trace_(trace),
-      vote_(island.inside(), std::move(witnesses), trace),
+      vote_(island.inside_control(), std::move(witnesses), trace),
       averages_(at::zeros({shard.numel()}, live.options())),
-      optimizer_(optimizer, flat, shard, live, averages_) {
+      trained_(trained, flat, shard, live, averages_) {
   bytes_.add(bytes_of(averages_));
   for (const Range& range : flat.units()) {
     Unit unit;
@@ -215,7 +216,7 @@ bool ShardedGradients::complete(std::int64_t round, Use use) {
   journeys_ = 0;
   drop_gradients_of(hooks_->parameters());  // of a backward pass that has thrown
   const bool step = vote_.all_step(round);
-  step ? optimizer_.give_gradients() : optimizer_.drop_gradients();
+  step ? trained_.give_gradients() : trained_.drop_gradients();
   return step;
 }
 

@@ -11,13 +11,9 @@
 #include "island/gradient_hooks.h"
 #include "island/gradients.h"
 #include "island/island.h"
-#include "island/sharded_optimizer.h"
+#include "island/trained_shard.h"
 #include "island/vote.h"
 #include "trace/bytes.h"
-
-namespace torch::optim {
-class Optimizer;
-}
 
 namespace co2 {
 
@@ -42,10 +38,10 @@ class ShardedGradients final : public Gradients {
   /// that is being filled.
   static constexpr std::size_t kUnderWay = 2;
 
-  /// `live`: the parameters of `shard`, and maybe others (Shard::view), which `optimizer` will train.
-  ShardedGradients(const Island& island, const FlatParameters& flat, const Shard& shard, const at::Tensor& live,
-                   torch::optim::Optimizer& optimizer, int accumulation_steps, bool free_units, Witnesses witnesses,
-                   FirstFailure& failure, Trace& trace);
+  /// `live`: the parameters of `shard`, and maybe others (Shard::view), which the optimizer will train.
+  ShardedGradients(const Island& island, const std::vector<Parameter>& parameters, const FlatParameters& flat,
+                   const Shard& shard, const at::Tensor& live, int accumulation_steps, bool free_units,
+                   Witnesses witnesses, FirstFailure& failure, Trace& trace);
   ~ShardedGradients() override;  ///< waits for what is under way
   ShardedGradients(const ShardedGradients&) = delete;
   ShardedGradients& operator=(const ShardedGradients&) = delete;
@@ -54,6 +50,8 @@ class ShardedGradients final : public Gradients {
   /// gradients any more.
   bool finish(std::int64_t round, Use use) override;
   bool averaged() const override { return island_.size() > 1; }
+  bool by_shard() const override { return true; }
+  const std::vector<TrainedTensor>& trained() const override { return trained_.tensors(); }
 
   /// For parameters that come and go: `got_gradient` hears of each gradient of a unit that backward has produced, and
   /// `passes_over` that none will follow in this step.
@@ -114,7 +112,7 @@ class ShardedGradients final : public Gradients {
   Trace& trace_;
   Vote vote_;
   at::Tensor averages_;  ///< of the shard
-  ShardedOptimizer optimizer_;
+  TrainedShard trained_;
   std::vector<Slot> slots_;
   std::vector<Unit> units_;
   std::vector<at::Tensor> idle_;  ///< memory for units; with `free_units` they take turns

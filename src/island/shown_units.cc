@@ -23,7 +23,7 @@ class ShownUnits::Keeper final : public UnitKeeper {
   std::size_t unit_;
 };
 
-ShownUnits::ShownUnits(const Island& island, const FlatParameters& flat, const std::vector<UnitModule*>& modules,
+ShownUnits::ShownUnits(const Island& island, const FlatParameters& flat, const std::vector<ParameterUnit>& modules,
                        Trace& trace)
     : island_(island),
       flat_(flat),
@@ -33,12 +33,12 @@ ShownUnits::ShownUnits(const Island& island, const FlatParameters& flat, const s
       waited_for_by_forward_(works_.size()) {
   const std::size_t first = works_.size() - modules.size();
   for (std::size_t i = 0; i < modules.size(); ++i) {
-    modules[i]->set_unit_keeper(std::make_shared<Keeper>(*this, first + i));
+    modules[i].keep(std::make_shared<Keeper>(*this, first + i));
   }
 }
 
 ShownUnits::~ShownUnits() {
-  for (UnitModule* module : modules_) module->set_unit_keeper(nullptr);
+  for (const ParameterUnit& module : modules_) module.keep(nullptr);
   wait_out(works_);
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <co2/parameters.h>
 #include <co2/trace.h>
-#include <co2/unit.h>
 
 #include <memory>
 #include <vector>
@@ -19,7 +19,7 @@ namespace co2 {
 class ShownUnits {
  public:
   /// `modules[i]` is the module of the i-th unit from the end on.
-  ShownUnits(const Island& island, const FlatParameters& flat, const std::vector<UnitModule*>& modules, Trace& trace);
+  ShownUnits(const Island& island, const FlatParameters& flat, const std::vector<ParameterUnit>& modules, Trace& trace);
   ~ShownUnits();
   ShownUnits(const ShownUnits&) = delete;
   ShownUnits& operator=(const ShownUnits&) = delete;
@@ -38,7 +38,7 @@ class ShownUnits {
   const Island& island_;
   const FlatParameters& flat_;
   Trace& trace_;
-  std::vector<UnitModule*> modules_;
+  std::vector<ParameterUnit> modules_;
   std::vector<WorkPtr> works_;               ///< per unit; null if it is here
   std::vector<bool> waited_for_by_forward_;  ///< per unit
   std::int64_t round_ = 0;

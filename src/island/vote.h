@@ -24,7 +24,8 @@ using Witnesses = std::function<std::vector<Witness>()>;
 
 /// What the workers that share gradients want to do with them, and whether they are still the same: a few numbers that
 /// travel beside the gradients, so that one worker's wish to skip, or a model that drifts away from the others',
-/// reaches them without a round trip of its own.
+/// reaches them without a round trip of its own. Over a group for small numbers: in host memory, wherever gradients
+/// are.
 ///
 /// Thread safety: used by the training thread.
 class Vote {
@@ -36,11 +37,13 @@ class Vote {
   Vote(const Vote&) = delete;
   Vote& operator=(const Vote&) = delete;
 
-  /// Collective.
-  void cast(Gradients::Use use);
+  /// Collective. `used`: which parameters this worker has gradients of; as many on all workers.
+  void cast(Gradients::Use use, const std::vector<bool>& used = {});
   /// Waits for the others; true if all want to step. Throws OptionError if only some want to discard, and what a
   /// witness throws that differs.
   bool all_step(std::int64_t round);
+  /// After it: whether any worker has a gradient of the i-th parameter.
+  bool any_used(std::size_t i) const;
 
  private:
   std::shared_ptr<Communicator> group_;

@@ -10,7 +10,7 @@
 namespace co2 {
 
 WholeParameters::WholeParameters(const Island& island, FlatParameters& flat, const Shard& shard, at::ScalarType compute,
-                                 const std::vector<UnitModule*>& modules, Trace& trace)
+                                 const std::vector<ParameterUnit>& modules, Trace& trace)
     : flat_(flat), shard_(shard), compute_(compute) {
   const at::NoGradGuard no_grad;
   if (compute_ != flat.data().scalar_type()) {

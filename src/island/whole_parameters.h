@@ -1,7 +1,7 @@
 #pragma once
 
+#include <co2/parameters.h>
 #include <co2/trace.h>
-#include <co2/unit.h>
 
 #include <memory>
 #include <vector>
@@ -23,7 +23,7 @@ class WholeParameters final : public ForwardParameters {
  public:
   /// `modules[i]` is the module of the i-th unit of `flat` from the end on.
   WholeParameters(const Island& island, FlatParameters& flat, const Shard& shard, at::ScalarType compute,
-                  const std::vector<UnitModule*>& modules, Trace& trace);
+                  const std::vector<ParameterUnit>& modules, Trace& trace);
 
   const at::Tensor& live() const override { return apart_.defined() ? apart_ : flat_.data(); }
   void settle() override;

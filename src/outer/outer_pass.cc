@@ -96,18 +96,24 @@ double squared_norm(const at::Tensor& tensor) {
                    [&](const auto* data) { return fused::squared_norm(fused::best_kernel(), data, tensor.numel()); });
 }
 
-bool is_rounding(const at::Tensor& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
-                 double rate) {
-  constexpr std::int64_t kAtOnce = 1024;
-  constexpr double kRounding = 0x1p-20;
-  for (std::int64_t begin = 0; begin < sum.numel(); begin += kAtOnce) {
-    const auto some = [&](const at::Tensor& tensor) {
-      return tensor.narrow(0, begin, std::min(kAtOnce, sum.numel() - begin)).to(at::kDouble).abs_();
-    };
-    const at::Tensor limit = (some(consensus) + some(momentum) * rate) * kRounding;
-    if (some(sum).mul_(scale).gt(limit).any().item<bool>()) return false;
-  }
-  return true;
+void rest_if_rounding(const at::Tensor& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
+                      double rate) {
+  check(momentum, "momentum", momentum);
+  check(consensus, "consensus", momentum);
+  check(sum, "sum", momentum, /*may_be_bfloat16=*/true);
+  if (!can_fuse(momentum)) return with_operators::rest_if_rounding(sum, scale, consensus, momentum, rate);
+  const auto rests = [&](const auto* progress) {
+    const float* x = consensus.const_data_ptr<float>();
+    const float* m = momentum.const_data_ptr<float>();
+    for (std::int64_t i = 0; i < momentum.numel(); ++i) {
+      const double limit = (std::abs(double{x[i]}) + std::abs(double{m[i]}) * rate) * kRounding;
+      if (!(std::abs(static_cast<double>(static_cast<float>(progress[i]))) * scale <= limit)) return false;
+    }
+    return true;
+  };
+  const bool none = sum.scalar_type() == at::kBFloat16 ? rests(sum.const_data_ptr<at::BFloat16>())
+                                                       : rests(sum.const_data_ptr<float>());
+  if (none) momentum.zero_();
 }
 
 double next_momentum_squared_norm(const at::Tensor& sum, const at::Tensor& momentum, const Move& move) {

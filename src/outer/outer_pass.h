@@ -17,6 +17,9 @@
 /// Tensors of one call must not overlap. Autograd does not see any of it.
 namespace co2::outer {
 
+/// Relative to parameters and their moves: what is less may be all that rounding has left behind.
+inline constexpr double kRounding = 0x1p-20;
+
 /// launch: sent = consensus - live; wire = weight * sent. A wire of bfloat16 is rounded to nearest, ties to even, and
 /// then sent = wire / weight, what the peers will see; weight must not be 0. `sent` may be undefined if the restart
 /// does not need it. Returns the squared 2-norm of what is sent.
@@ -49,10 +52,11 @@ ApplyNorms apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Te
 /// Squared 2-norm, in a fixed order of summation.
 double squared_norm(const at::Tensor& tensor);
 
-/// Whether no element of scale * sum is more than what rounding leaves of the consensus and of a move by rate *
-/// momentum: 2^-20 of them. Quick if one of the first is.
-bool is_rounding(const at::Tensor& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
-                 double rate);
+/// Drops the momentum of a parameter that nobody trains: no element of scale * sum is more than what rounding leaves of
+/// the consensus and of a move by rate * momentum, 2^-20 of them. Quick if one of the first is. (On a device nothing is
+/// looked at from here.)
+void rest_if_rounding(const at::Tensor& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
+                      double rate);
 
 /// Squared 2-norm of β momentum + progress_scale * sum, the momentum as it would be before clipping.
 double next_momentum_squared_norm(const at::Tensor& sum, const at::Tensor& momentum, const Move& move);
@@ -64,6 +68,8 @@ double launch(const at::Tensor& consensus, const at::Tensor& live, double weight
 ApplyNorms apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
                  const at::Tensor& live, const Move& move, bool want_norm);
 double squared_norm(const at::Tensor& tensor);
+void rest_if_rounding(const at::Tensor& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
+                      double rate);
 double next_momentum_squared_norm(const at::Tensor& sum, const at::Tensor& momentum, const Move& move);
 }  // namespace with_operators
 

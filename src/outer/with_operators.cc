@@ -63,6 +63,19 @@ double squared_norm(const at::Tensor& tensor) {
   return (of_rows(rows) + of_rows(rest)).item<double>();
 }
 
+void rest_if_rounding(const at::Tensor& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
+                      double rate) {
+  const at::NoGradGuard no_grad;
+  const auto wide = momentum.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto magnitude = [&](const at::Tensor& tensor) {
+    const at::Tensor values = tensor.to(wide);
+    return at::maximum(values, values.neg());
+  };
+  const at::Tensor limit = magnitude(momentum).mul_(rate).add_(magnitude(consensus)).mul_(kRounding);
+  const at::Tensor progress = magnitude(sum).mul_(scale);
+  momentum.masked_fill_(progress.le(limit).all(), 0);
+}
+
 double next_momentum_squared_norm(const at::Tensor& sum, const at::Tensor& momentum, const Move& move) {
   const at::NoGradGuard no_grad;
   return squared_norm(at::mul(momentum, move.momentum).add_(sum, move.progress_scale));

@@ -4,15 +4,16 @@
 #include <ATen/core/grad_mode.h>
 
 #include "comm/transfer.h"
+#include "sync/visiting.h"
 #include "trace/bytes.h"
 
 namespace co2 {
 
-BufferAverage::BufferAverage(std::shared_ptr<Communicator> communicator, const std::vector<at::Tensor>& buffers,
+BufferAverage::BufferAverage(std::shared_ptr<Communicator> communicator, const std::vector<NamedTensor>& buffers,
                              Trace& trace)
     : communicator_(std::move(communicator)), trace_(trace) {
   std::int64_t numel = 0;
-  for (const at::Tensor& buffer : buffers) {
+  for (const auto& [name, buffer] : buffers) {
     if (!buffer.defined() || !buffer.is_floating_point() || buffer.numel() == 0) continue;
     buffers_.push_back(buffer);
     numel += buffer.numel();
@@ -35,10 +36,11 @@ void BufferAverage::launch(std::int64_t round) {
   works_ = {communicator_->all_reduce(payload_, ReduceOp::kSum)};
   bytes_ = communicator_->all_reduce_wire_bytes(bytes_of(payload_));
   round_ = round;
+  in_flight_ = true;
 }
 
 void BufferAverage::apply() {
-  if (works_.empty()) return;
+  if (!in_flight_) return;
   wait_for_transfer(works_, bytes_, round_, -1, trace_);
   const at::NoGradGuard no_grad;
   payload_.div_(communicator_->size()).sub_(sent_);
@@ -48,6 +50,7 @@ void BufferAverage::apply() {
     offset += buffer.numel();
   }
   works_.clear();
+  in_flight_ = false;
 }
 
 void BufferAverage::check() { throw_if_failed(works_, round_); }
@@ -55,6 +58,18 @@ void BufferAverage::check() { throw_if_failed(works_, round_); }
 void BufferAverage::abandon() noexcept {
   wait_out(works_);
   works_.clear();
+  in_flight_ = false;
+}
+
+void BufferAverage::visit(StateVisitor& visitor, const std::string& name) {
+  if (buffers_.empty()) return;
+  if (visitor.reads()) abandon();
+  for (const WorkPtr& work : works_) wait_in_round(*work, round_);
+  co2::visit(visitor, name + "/in_flight", in_flight_);
+  if (!in_flight_) return;
+  visitor.number(name + "/round", round_);
+  visitor.tensor(name + "/sent", sent_);
+  visitor.tensor(name + "/sum", payload_);
 }
 
 }  // namespace co2

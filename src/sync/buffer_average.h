@@ -1,9 +1,12 @@
 #pragma once
 
 #include <co2/communicator.h>
+#include <co2/parameters.h>
+#include <co2/state.h>
 #include <co2/trace.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace co2 {
@@ -15,13 +18,15 @@ namespace co2 {
 /// (batch counters) are equal on all workers by themselves and are left alone.
 class BufferAverage {
  public:
-  BufferAverage(std::shared_ptr<Communicator> communicator, const std::vector<at::Tensor>& buffers, Trace& trace);
+  BufferAverage(std::shared_ptr<Communicator> communicator, const std::vector<NamedTensor>& buffers, Trace& trace);
 
   void launch(std::int64_t round);
   void apply();
   /// Throws CommError if what is under way has failed already. Never blocks.
   void check();
   void abandon() noexcept;
+  /// Shows what is in flight, which is waited for; the buffers themselves are the model's.
+  void visit(StateVisitor& visitor, const std::string& name);
 
  private:
   std::shared_ptr<Communicator> communicator_;
@@ -29,7 +34,8 @@ class BufferAverage {
   Trace& trace_;
   at::Tensor sent_;  // float64: statistics of any dtype pass through without loss
   at::Tensor payload_;
-  std::vector<WorkPtr> works_;
+  bool in_flight_ = false;
+  std::vector<WorkPtr> works_;  // none: what is in flight is here
   std::int64_t bytes_ = 0;
   std::int64_t round_ = 0;
 };

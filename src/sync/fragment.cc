@@ -8,6 +8,7 @@
 
 #include "comm/transfer.h"
 #include "outer/outer_pass.h"
+#include "sync/visiting.h"
 
 namespace co2 {
 
@@ -66,11 +67,19 @@ void SinceLaunch::restart(bool sent) {
   rates.clear();
 }
 
-Fragment::Fragment(int index, ExchangeContext& context, const Range& where, const at::Tensor& consensus,
-                   const at::Tensor& momentum, std::vector<Part> parts)
+void SinceLaunch::visit(StateVisitor& visitor, const std::string& name, std::size_t groups) {
+  visitor.number(name + "/samples", samples);
+  visitor.number(name + "/steps", steps);
+  visitor.number(name + "/unsent_steps", unsent_steps);
+  co2::visit(visitor, name + "/rates", rates, groups);
+}
+
+Fragment::Fragment(int index, ExchangeContext& context, std::shared_ptr<MessagePool> pool, const Range& where,
+                   const at::Tensor& consensus, const at::Tensor& momentum, std::vector<Part> parts)
     : index_(index),
       context_(context),
       recipe_(context.recipe),
+      pool_(std::move(pool)),
       where_(where),
       consensus_(cut(consensus, where)),
       momentum_(cut(momentum, where)),
@@ -81,13 +90,11 @@ void Fragment::inherit(const Fragment& old, double share) {
   usual_.include(old.usual_);
 }
 
-void Fragment::launch(MessagePool& pool, std::int64_t apply_step, std::int64_t round, double momentum) {
+void Fragment::launch(const Launch& launch) {
   InFlight exchange;
-  exchange.message = pool.take();
+  exchange.message = pool_->take();
+  exchange.launch = launch;
   exchange.steps = since_launch_.steps;
-  exchange.momentum = momentum;
-  exchange.apply_step = apply_step;
-  exchange.round = round;
 
   Header header;
   header.weight = since_launch_.samples;
@@ -119,7 +126,7 @@ void Fragment::launch(MessagePool& pool, std::int64_t apply_step, std::int64_t r
 /// The sum, and how it is to be applied. Changes nothing but what it learns about usual progress.
 Fragment::Arrived Fragment::arrived(const InFlight& exchange) {
   const AgreedHeader header = agreed(exchange.header, context_.control.size());
-  require_same_consensus(header, fmt::format("the consensus of fragment {} (round {})", index_, exchange.round));
+  require_same_consensus(header, fmt::format("the consensus of fragment {} (round {})", index_, exchange.launch.round));
   Arrived result;
   result.sum = context_.wire.sum(exchange.message);
   result.total_weight = header.total_weight;
@@ -152,7 +159,7 @@ double Fragment::momentum_scale(const InFlight& exchange, const Arrived& arrived
   double squared = 0;
   for (const Part& part : parts_) {
     outer::Move move;
-    move.momentum = exchange.momentum;
+    move.momentum = exchange.launch.momentum;
     move.progress_scale = arrived.scale / arrived.rates[part.group];
     squared += outer::next_momentum_squared_norm(cut(arrived.sum, part.range), cut(momentum_, part.range), move);
   }
@@ -168,19 +175,21 @@ void Fragment::count_clipped(double share) {
   clipping.lost += share;
 }
 
-TransferTime Fragment::apply(MessagePool& pool, bool finishing) {
+TransferTime Fragment::apply(bool finishing) {
   Trace& trace = context_.trace;
   InFlight& oldest = in_flight_.front();
+  const std::int64_t round = oldest.launch.round;
   // Nothing has been changed if one of these throws.
-  const TransferTime on_the_wire =
-      wait_for_transfer(oldest.message.works, oldest.message.bytes, oldest.round, index_, trace);
-  wait_for_transfer({oldest.header_work}, context_.control.all_reduce_wire_bytes(bytes_of(oldest.header)), oldest.round,
-                    index_, trace);
+  const TransferTime on_the_wire = wait_for_transfer(oldest.message.works, oldest.message.bytes, round, index_, trace);
+  if (oldest.header_work) {
+    wait_for_transfer({oldest.header_work}, context_.control.all_reduce_wire_bytes(bytes_of(oldest.header)), round,
+                      index_, trace);
+  }
 
   const Clock::time_point begin = Clock::now();
   const Arrived arrived = this->arrived(oldest);
   outer::Move move;
-  move.momentum = oldest.momentum;
+  move.momentum = oldest.launch.momentum;
   move.momentum_scale = momentum_scale(oldest, arrived);
   move.clip = recipe_.clip_mode == ClipMode::kValue ? recipe_.clip : 0;
   move.nesterov = recipe_.nesterov;
@@ -201,15 +210,11 @@ TransferTime Fragment::apply(MessagePool& pool, bool finishing) {
     const double rate = arrived.rates[part.group];
     move.progress_scale = arrived.scale / rate;
     move.rate = recipe_.outer_rate * rate;
-    for (const auto& [range, trained] : runs(part, arrived, oldest.momentum)) {
-      move.momentum = trained ? oldest.momentum : 0;
-      const Range in_live{range.begin - part.range.begin, range.end - part.range.begin};
-      norms += outer::apply(cut(arrived.sum, range), cut(momentum_, range), cut(consensus_, range), cut(sent, range),
-                            cut(part.live, in_live), move, want_norm);
-    }
+    if (move.momentum > 0) rest_what_nobody_trains(part, arrived);
+    norms += outer::apply(cut(arrived.sum, part.range), cut(momentum_, part.range), cut(consensus_, part.range),
+                          cut(sent, part.range), part.live, move, want_norm);
   }
-  const std::int64_t round = oldest.round;
-  pool.give_back(std::move(oldest.message));
+  pool_->give_back(std::move(oldest.message));
   in_flight_.pop_front();  // before anything that may throw: it must not be applied again
   if (move.clip > 0) count_clipped(norms.momentum > 0 ? std::sqrt(norms.clipped / norms.momentum) : 0);
   if (recipe_.clip > 0 && recipe_.clip_mode == ClipMode::kNorm) count_clipped(1 - move.momentum_scale);
@@ -219,23 +224,58 @@ TransferTime Fragment::apply(MessagePool& pool, bool finishing) {
   return on_the_wire;
 }
 
-/// The stretches of a part that feel momentum, and those that do not: a parameter of which nobody has made any progress
-/// but what rounding looks like, because it is frozen for a while, must not go on moving by momentum alone.
-std::vector<Fragment::Run> Fragment::runs(const Part& part, const Arrived& arrived, double momentum) const {
-  if (momentum == 0) return {{part.range, true}};
-  std::vector<Run> result;
+/// A parameter of which nobody has made any progress, because it is frozen for a while, must not go on moving by
+/// momentum alone.
+void Fragment::rest_what_nobody_trains(const Part& part, const Arrived& arrived) const {
   for (std::size_t i = 0; i < part.parameters.size(); ++i) {
     const std::int64_t end = i + 1 < part.parameters.size() ? part.parameters[i + 1] : part.range.end;
     const Range parameter{part.parameters[i], end};
-    const bool trained = !outer::is_rounding(cut(arrived.sum, parameter), arrived.scale, cut(consensus_, parameter),
-                                             cut(momentum_, parameter), arrived.rates[part.group]);
-    if (!result.empty() && result.back().trained == trained) {
-      result.back().range.end = end;
-    } else {
-      result.push_back({parameter, trained});
-    }
+    outer::rest_if_rounding(cut(arrived.sum, parameter), arrived.scale, cut(consensus_, parameter),
+                            cut(momentum_, parameter), arrived.rates[part.group]);
   }
-  return result;
+}
+
+void Fragment::settle() const {
+  for (const InFlight& exchange : in_flight_) {
+    for (const WorkPtr& work : exchange.message.works) wait_in_round(*work, exchange.launch.round);
+    if (exchange.header_work) wait_in_round(*exchange.header_work, exchange.launch.round);
+  }
+}
+
+void Fragment::visit(StateVisitor& visitor, const std::string& name) {
+  since_launch_.visit(visitor, name + "/since_launch", context_.last_rates.size());
+  usual_.visit(visitor, name + "/usual");
+  visitor.number(name + "/launches", launches_);
+  constexpr std::size_t kMost = 1 << 20;  // a round may be delayed by as many steps
+  const std::size_t count = visit_count(visitor, name + "/in_flight", in_flight_.size(), kMost);
+  if (visitor.reads()) {
+    for (InFlight& exchange : in_flight_) {
+      wait_out(exchange.message.works);
+      wait_out({exchange.header_work});
+      pool_->give_back(std::move(exchange.message));
+    }
+    in_flight_.clear();
+    in_flight_.resize(count);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    InFlight& exchange = in_flight_[i];
+    const std::string prefix = fmt::format("{}/in_flight/{}", name, i);
+    if (visitor.reads()) {  // it is as if the sum had arrived here
+      exchange.message = pool_->take();
+      exchange.message.numel = numel();
+      exchange.message.bytes = 0;
+      exchange.header = to_sum({.rates = std::vector<double>(recipe_.rate_units ? context_.last_rates.size() : 0)});
+    }
+    const Range all{0, numel()};
+    visitor.number(prefix + "/round", exchange.launch.round);
+    visitor.number(prefix + "/apply_step", exchange.launch.apply_step);
+    visitor.number(prefix + "/momentum", exchange.launch.momentum);
+    visitor.number(prefix + "/steps", exchange.steps);
+    visitor.number(prefix + "/moved", exchange.moved);
+    visitor.tensor(prefix + "/header", exchange.header);
+    visitor.tensor(prefix + "/sum", context_.wire.sum(exchange.message));
+    if (exchange.message.sent.defined()) visitor.tensor(prefix + "/sent", cut(exchange.message.sent, all));
+  }
 }
 
 void Fragment::abandon() noexcept {

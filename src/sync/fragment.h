@@ -1,16 +1,19 @@
 #pragma once
 
-#include <co2/options.h>
-#include <co2/synchronizer.h>
+#include <co2/core.h>
+#include <co2/state.h>
 #include <co2/trace.h>
 
 #include <deque>
 #include <functional>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "comm/buckets.h"
 #include "comm/transfer.h"
+#include "options/recipe.h"
 #include "sync/header.h"
 #include "sync/usual_progress.h"
 #include "sync/wire_format.h"
@@ -41,7 +44,7 @@ class MessagePool {
 
 /// What all fragments of an exchange share.
 struct ExchangeContext {
-  const Recipe& recipe;
+  const Recipe& recipe;  ///< never changes
   const WireFormat& wire;
   Communicator& control;                     ///< for headers, to the workers that have the same shard
   std::function<double(double)> island_sum;  ///< adds up what the workers that share a fragment have of a squared norm
@@ -62,6 +65,14 @@ struct SinceLaunch {
   void restart(bool sent);
   /// A share of what another fragment has, whose elements this one takes over.
   void add(const SinceLaunch& other, double share);
+  void visit(StateVisitor& visitor, const std::string& name, std::size_t groups);
+};
+
+/// What the round decides about an exchange that it launches. It goes with the exchange.
+struct Launch {
+  std::int64_t round = 0;
+  std::int64_t apply_step = 0;  ///< when it is due
+  double momentum = 0;          ///< β
 };
 
 /// One fragment of the model, or of this worker's shard of it: its views of the buffers, and its exchanges in flight.
@@ -77,8 +88,8 @@ class Fragment {
   };
 
   /// `where` it is in this worker's shard, and in `consensus` and `momentum`, which are the shard's.
-  Fragment(int index, ExchangeContext& context, const Range& where, const at::Tensor& consensus,
-           const at::Tensor& momentum, std::vector<Part> parts);
+  Fragment(int index, ExchangeContext& context, std::shared_ptr<MessagePool> pool, const Range& where,
+           const at::Tensor& consensus, const at::Tensor& momentum, std::vector<Part> parts);
 
   void add_step(double samples, const std::vector<double>& rates) { since_launch_.add_step(samples, rates); }
   void forget_steps() { since_launch_ = {}; }
@@ -87,16 +98,21 @@ class Fragment {
   const Range& where() const { return where_; }
   std::int64_t numel() const { return where_.size(); }
 
-  /// Starts to exchange this worker's progress. `momentum`: β of the round.
-  void launch(MessagePool& pool, std::int64_t apply_step, std::int64_t round, double momentum);
+  /// Starts to exchange this worker's progress.
+  void launch(const Launch& launch);
 
   bool in_flight() const { return !in_flight_.empty(); }
-  std::int64_t oldest_apply_step() const { return in_flight_.front().apply_step; }
+  std::int64_t oldest_apply_step() const { return in_flight_.front().launch.apply_step; }
 
   /// Waits for the oldest exchange in flight, moves the consensus by it and restarts the live parameters. `finishing`:
   /// the steps since the launch will not be exchanged any more, so no restart may drop them. Returns when the exchange
   /// was on the wire. Throws CommError or ConsensusError, and has changed nothing then.
-  TransferTime apply(MessagePool& pool, bool finishing = false);
+  TransferTime apply(bool finishing = false);
+
+  /// Waits for everything in flight, and applies nothing. Throws CommError.
+  void settle() const;
+  /// Shows what it remembers, and what is in flight, which must have settled.
+  void visit(StateVisitor& visitor, const std::string& name);
 
   /// Waits for everything in flight and drops it; never throws.
   void abandon() noexcept;
@@ -105,11 +121,9 @@ class Fragment {
   struct InFlight {
     Message message;
     at::Tensor header;
-    WorkPtr header_work;
-    double steps = 0;     ///< that the progress was made in
-    double momentum = 0;  ///< β
-    std::int64_t apply_step = 0;
-    std::int64_t round = 0;
+    WorkPtr header_work;  ///< null: the header is here
+    Launch launch;
+    double steps = 0;  ///< that the progress was made in
     double moved = 0;  ///< how far the consensus has moved since this progress was measured, ‖x_now - x_then‖
   };
   /// The sum of all workers' progress, and all that it takes to apply it: the same on all of them.
@@ -120,21 +134,16 @@ class Fragment {
     double scale = 0;           ///< of the sum: 1 / (Σw Λ), and less if it is a burst
   };
 
-  /// Parameters next to each other that are being trained, or are not.
-  struct Run {
-    Range range;  ///< within the fragment
-    bool trained = true;
-  };
-
   Arrived arrived(const InFlight& exchange);
   double staleness_gap(const InFlight& exchange, const Arrived& arrived) const;
   double momentum_scale(const InFlight& exchange, const Arrived& arrived) const;
-  std::vector<Run> runs(const Part& part, const Arrived& arrived, double momentum) const;
+  void rest_what_nobody_trains(const Part& part, const Arrived& arrived) const;
   void count_clipped(double share);
 
   const int index_;
   ExchangeContext& context_;
   const Recipe& recipe_;
+  std::shared_ptr<MessagePool> pool_;
   Range where_;
   at::Tensor consensus_;
   at::Tensor momentum_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/median.h"
+#include "sync/visiting.h"
 
 namespace co2 {
 
@@ -86,6 +87,24 @@ int PaceControl::fragments_for(int local_steps) const {
     most = static_cast<int>(std::min<double>(most, affordable));
   }
   return std::max(most, 1);
+}
+
+namespace {
+void visit_times(StateVisitor& visitor, const std::string& name, RoundTimes& times) {
+  visitor.number(name + "/step", times.step);
+  visitor.number(name + "/transfer", times.transfer);
+  visitor.number(name + "/cost", times.cost);
+}
+}  // namespace
+
+void PaceControl::visit(StateVisitor& visitor, const std::string& name) {
+  co2::visit(visitor, name + "/plan/local_steps", plan_.local_steps);
+  co2::visit(visitor, name + "/plan/fragments", plan_.fragments);
+  recent_.resize(visit_count(visitor, name + "/recent", recent_.size(), kForCost));
+  for (std::size_t i = 0; i < recent_.size(); ++i)
+    visit_times(visitor, fmt::format("{}/recent/{}", name, i), recent_[i]);
+  visit_times(visitor, name + "/typical", typical_);
+  co2::visit(visitor, name + "/bounded", bounded_);
 }
 
 }  // namespace co2

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <co2/state.h>
+
 #include <cstdint>
 #include <deque>
+#include <string>
 
 namespace co2 {
 
@@ -50,6 +53,8 @@ class PaceControl {
   bool bounded() const { return bounded_; }
   /// How long a transfer may take so that the largest allowed τ hides it.
   double longest_hidden_transfer() const { return limits_.max_local_steps * typical_.step / kMargin; }
+
+  void visit(StateVisitor& visitor, const std::string& name);
 
  private:
   int fragments_for(int local_steps) const;

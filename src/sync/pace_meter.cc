@@ -9,12 +9,13 @@
 
 #include "comm/timed_all_reduce.h"
 #include "comm/transfer.h"
+#include "sync/visiting.h"
 
 namespace co2 {
 
 namespace {
 
-constexpr std::int64_t kProbeBytes = 2 << 20;  // beyond what a traffic shaper lets pass at once
+constexpr double kProbeBytes = 2 << 20;  // beyond what a traffic shaper lets pass at once
 constexpr int kProbes = 5;
 constexpr double kProbeSeconds = 0.3;
 
@@ -25,11 +26,12 @@ double seconds(Clock::time_point begin, Clock::time_point end) {
 }  // namespace
 
 PaceMeter::PaceMeter(std::shared_ptr<Communicator> data, std::shared_ptr<Communicator> control, const Trace& trace,
-                     std::int64_t elements, std::int64_t element_bytes, bool cycles_count)
+                     const at::Tensor& model, double element_bytes, bool cycles_count)
     : data_(std::move(data)),
       control_(std::move(control)),
       trace_(trace),
-      elements_(elements),
+      elements_(model.numel()),
+      options_(model.options()),
       element_bytes_(element_bytes),
       cycles_count_(cycles_count),
       payload_(at::zeros({3}, at::kDouble)) {}
@@ -37,28 +39,29 @@ PaceMeter::PaceMeter(std::shared_ptr<Communicator> data, std::shared_ptr<Communi
 PaceMeter::~PaceMeter() { wait_out({work_}); }
 
 void PaceMeter::probe() {
-  const at::Tensor nothing = at::zeros({1});
-  latency_ = timed_all_reduce(*data_, nothing);
-  for (int i = 0; i < 4; ++i) latency_ = std::min(latency_, timed_all_reduce(*data_, nothing));
+  const at::Tensor nothing = at::zeros({1}, options_);
+  latency_ = timed_all_reduce(*data_, *control_, nothing);
+  for (int i = 0; i < 4; ++i) latency_ = std::min(latency_, timed_all_reduce(*data_, *control_, nothing));
   // With islands there are several groups that exchange, and all workers must make the same plan.
   latency_ = highest(*control_, latency_);
 
-  const std::int64_t model_bytes = elements_ * element_bytes_;
-  const std::int64_t bytes = std::min(model_bytes, kProbeBytes);
-  const at::Tensor chunk = at::zeros({bytes / 4});
-  timed_all_reduce(*data_, chunk);  // connections that have been idle start slowly
+  const double model_bytes = static_cast<double>(elements_) * element_bytes_;
+  const auto chunk_elements =
+      static_cast<std::int64_t>(std::min(model_bytes, kProbeBytes) / static_cast<double>(options_.dtype().itemsize()));
+  const at::Tensor chunk = at::zeros({chunk_elements}, options_);
+  timed_all_reduce(*data_, *control_, chunk);  // connections that have been idle start slowly
   // What a few milliseconds cost is scaled up to the whole model: the least of several, because all that disturbs adds.
   double elapsed = 0;
   double transfer = std::numeric_limits<double>::infinity();
   double cost = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kProbes && elapsed < kProbeSeconds; ++i) {
     const double cycles_before = cycles();
-    const double took = timed_all_reduce(*data_, chunk);  // agreed, so all workers stop together
+    const double took = timed_all_reduce(*data_, *control_, chunk);  // agreed, so all workers stop together
     cost = std::min(cost, cycles() - cycles_before);
     transfer = std::min(transfer, took);
     elapsed += took;
   }
-  const double scale = static_cast<double>(model_bytes) / static_cast<double>(std::max<std::int64_t>(bytes, 1));
+  const double scale = model_bytes / std::max(static_cast<double>(chunk.nbytes()), 1.0);
   launched_ = Clock::now();
   cycles_before_ = cycles();
   probed_ = {.step = 0, .transfer = latency_ + scale * std::max(transfer - latency_, 0.0), .cost = scale * cost};
@@ -99,14 +102,41 @@ void PaceMeter::launch() {
   const std::array<double, 3> values{mine.step, -mine.transfer, mine.cost};
   std::copy(values.begin(), values.end(), payload_.data_ptr<double>());
   work_ = control_->all_reduce(payload_, ReduceOp::kMax);
+  under_way_ = true;
 }
 
 std::optional<RoundTimes> PaceMeter::agreed() {
-  if (!work_) return std::nullopt;
-  const WorkPtr work = std::exchange(work_, nullptr);
-  work->wait();
+  if (!std::exchange(under_way_, false)) return std::nullopt;
+  if (const WorkPtr work = std::exchange(work_, nullptr)) work->wait();
   const double* values = payload_.data_ptr<double>();
   return RoundTimes{.step = values[0], .transfer = -values[1], .cost = values[2]};
+}
+
+void PaceMeter::visit(StateVisitor& visitor, const std::string& name) {
+  if (work_) work_->wait();
+  co2::visit(visitor, name + "/under_way", under_way_);
+  visitor.tensor(name + "/agreed", payload_);
+  visitor.number(name + "/latency", latency_);
+  visitor.number(name + "/idle", idle_);
+  bool probed = probed_.has_value();
+  co2::visit(visitor, name + "/probed", probed);
+  if (visitor.reads()) {
+    work_ = nullptr;
+    probed_.reset();
+    if (probed) probed_.emplace();
+  }
+  if (probed_) {
+    visitor.number(name + "/probed/transfer", probed_->transfer);
+    visitor.number(name + "/probed/cost", probed_->cost);
+  }
+  constexpr std::size_t kMost = 1 << 20;  // steps of a round
+  co2::visit(visitor, name + "/steps", steps_, kMost);
+  if (!visitor.reads()) return;
+  exchanged_ = 0;
+  launched_ = Clock::now();
+  transfer_before_ = on_the_wire_.seconds();
+  outer_before_ = trace_.seconds(SpanKind::kOuter);
+  cycles_before_ = cycles();
 }
 
 }  // namespace co2

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <co2/communicator.h>
+#include <co2/state.h>
 #include <co2/trace.h>
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "comm/transfer.h"
@@ -19,10 +22,10 @@ namespace co2 {
 /// Thread safety: used by the training thread.
 class PaceMeter {
  public:
-  /// `elements`: of the model, as they go on the wire with `element_bytes` each. `cycles_count`: the network stack's
-  /// threads run on the cores that compute (no core to spare), so their time is taken from the computation.
+  /// `model`: what is exchanged, in elements that take `element_bytes` each on the wire. `cycles_count`: the network
+  /// stack's threads run on the cores that compute (no core to spare), so their time is taken from the computation.
   PaceMeter(std::shared_ptr<Communicator> data, std::shared_ptr<Communicator> control, const Trace& trace,
-            std::int64_t elements, std::int64_t element_bytes, bool cycles_count);
+            const at::Tensor& model, double element_bytes, bool cycles_count);
   ~PaceMeter();
 
   /// Times small all-reduces: a first idea of the network, before anything was exchanged. Blocking, collective.
@@ -40,6 +43,10 @@ class PaceMeter {
   /// What was agreed on, if something was launched before. Blocks only if it is still on the wire.
   std::optional<RoundTimes> agreed();
 
+  /// Shows what was measured and agreed on so far; what is under way is waited for. Clocks begin anew: time between two
+  /// lives of a run is nobody's.
+  void visit(StateVisitor& visitor, const std::string& name);
+
  private:
   double cycles() const;
 
@@ -47,7 +54,8 @@ class PaceMeter {
   std::shared_ptr<Communicator> control_;
   const Trace& trace_;
   const std::int64_t elements_;
-  const std::int64_t element_bytes_;
+  const at::TensorOptions options_;
+  const double element_bytes_;
   const bool cycles_count_;
 
   double latency_ = 0;
@@ -61,6 +69,7 @@ class PaceMeter {
   double cycles_before_ = 0;
   double idle_ = 0;  // seconds of the network stack's threads per second without an exchange: they poll
   at::Tensor payload_;
+  bool under_way_ = false;  // and not yet agreed on: payload_ is under way, or here if there is no work_
   WorkPtr work_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 
 #include "comm/transfer.h"
 #include "comm/wire_dtype.h"
+#include "sync/visiting.h"
 #include "trace/bytes.h"
 
 namespace co2 {
@@ -45,19 +47,18 @@ std::vector<std::int64_t> parameters_in(const FlatParameters& flat, const Range&
 
 }  // namespace
 
-ProgressExchange::ProgressExchange(const Cluster& cluster, const Island& island, const FlatParameters& flat,
-                                   const Shard& shard, at::Tensor live, std::size_t groups, Recipe& recipe,
-                                   Trace& trace)
+ProgressExchange::ProgressExchange(std::shared_ptr<Communicator> control, int workers_here, const Island& island,
+                                   const FlatParameters& flat, const Shard& shard, at::Tensor live, std::size_t groups,
+                                   const Recipe& recipe, std::unique_ptr<WireFormat> wire, Trace& trace)
     : recipe_(recipe),
       trace_(trace),
       flat_(flat),
       shard_(shard),
       live_(std::move(live)),
       communicator_(island.across()),
-      wanted_fragments_(recipe.fragments),
       consensus_(shard_.copy_of(live_)),
       momentum_(at::zeros_like(consensus_)),
-      wire_(make_wire(recipe.wire, communicator_, consensus_, recipe.bucket_bytes)),
+      wire_(std::move(wire)),
       context_{.recipe = recipe,
                .wire = *wire_,
                .control = *island.across_control(),
@@ -68,11 +69,10 @@ ProgressExchange::ProgressExchange(const Cluster& cluster, const Island& island,
       round_{.number = 0, .begin = 0, .local_steps = recipe.local_steps, .fragments = recipe.fragments} {
   cut(recipe.fragments);
   if (!recipe_.adaptive || communicator_->size() == 1) return;
-  const std::int64_t wire_bytes = wire_element_bytes(recipe.wire, consensus_.scalar_type());
   // With islands the same threads carry gradients too, and nobody can tell whose cycles they are.
-  const bool cycles_count = island.size() == 1 && no_core_to_spare(cluster.local_size());
-  meter_ = std::make_unique<PaceMeter>(communicator_, cluster.communicator("pace"), trace_, consensus_.numel(),
-                                       wire_bytes, cycles_count);
+  const bool cycles_count = island.size() == 1 && no_core_to_spare(workers_here);
+  meter_ = std::make_unique<PaceMeter>(communicator_, std::move(control), trace_, consensus_,
+                                       wire_element_bytes(recipe.wire, consensus_.scalar_type()), cycles_count);
   meter_->probe();
 }
 
@@ -81,11 +81,9 @@ ProgressExchange::~ProgressExchange() {
   for (Fragment& fragment : fragments_) fragment.abandon();
 }
 
-void ProgressExchange::cut(int count) {
-  std::vector<Fragment> cut_now;
-  std::int64_t largest = 0;
+std::vector<Fragment> ProgressExchange::make_fragments(int count, const std::shared_ptr<MessagePool>& pool) {
+  std::vector<Fragment> fragments;
   for (const Range& range : shard_.fragments(count)) {
-    largest = std::max(largest, range.size());
     std::vector<Fragment::Part> parts;
     for (const Shard::Segment& segment : shard_.segments_of(range)) {
       const std::int64_t begin = segment.local.begin - range.begin;
@@ -96,8 +94,21 @@ void ProgressExchange::cut(int count) {
                        shard_.view(live_, segment),
                        std::move(parameters)});
     }
-    cut_now.emplace_back(static_cast<int>(cut_now.size()), context_, range, consensus_, momentum_, std::move(parts));
+    fragments.emplace_back(static_cast<int>(fragments.size()), context_, pool, range, consensus_, momentum_,
+                           std::move(parts));
   }
+  return fragments;
+}
+
+std::shared_ptr<MessagePool> ProgressExchange::make_pool(int count) const {
+  std::int64_t largest = 0;
+  for (const Range& range : shard_.fragments(count)) largest = std::max(largest, range.size());
+  return std::make_shared<MessagePool>(*wire_, largest, recipe_.restart == Restart::kKeep);
+}
+
+void ProgressExchange::cut(int count) {
+  auto pool = make_pool(count);
+  std::vector<Fragment> cut_now = make_fragments(count, pool);
   // Of what was done since an element's last launch, a new fragment has the mean over its elements.
   std::int64_t begin = 0;
   for (const Fragment& old : fragments_) {
@@ -114,7 +125,7 @@ void ProgressExchange::cut(int count) {
   }
   if (pool_) most_message_bytes_ = message_bytes();
   old_fragments_ = std::exchange(fragments_, std::move(cut_now));
-  old_pool_ = std::exchange(pool_, std::make_unique<MessagePool>(*wire_, largest, recipe_.restart == Restart::kKeep));
+  old_pool_ = std::exchange(pool_, std::move(pool));
   if (old_pool_) old_pool_->release();
 }
 
@@ -143,15 +154,18 @@ void ProgressExchange::measure_first_steps() {
   if (steps_ == kMeasuredSteps - 1) meter_->launch();
   if (steps_ != kMeasuredSteps) return;
   const auto times = meter_->agreed();
-  const PaceLimits limits{.max_local_steps = recipe_.max_local_steps,
-                          .fragments = wanted_fragments_,
-                          .fixed_fragments = recipe_.fixed_fragments,
-                          .exchange_share = recipe_.exchange_share,
-                          .latency = meter_->latency()};
-  control_.emplace(limits, Plan{round_.local_steps, round_.fragments});
+  control_.emplace(limits(), Plan{round_.local_steps, round_.fragments});
   const Plan plan = control_->guess(*times);
   // The steps so far were a round without an exchange.
   begin({.number = round_.number + 1, .begin = steps_, .local_steps = plan.local_steps, .fragments = plan.fragments});
+}
+
+PaceLimits ProgressExchange::limits() const {
+  return {.max_local_steps = recipe_.max_local_steps,
+          .fragments = recipe_.fragments,
+          .fixed_fragments = recipe_.fixed_fragments,
+          .exchange_share = recipe_.exchange_share,
+          .latency = meter_->latency()};
 }
 
 Round ProgressExchange::following_round() {
@@ -170,8 +184,6 @@ Round ProgressExchange::following_round() {
 void ProgressExchange::begin(const Round& round) {
   if (round.fragments != static_cast<int>(fragments_.size())) cut(round.fragments);
   round_ = round;
-  recipe_.local_steps = round.local_steps;
-  recipe_.fragments = round.fragments;
 }
 
 void ProgressExchange::launch_what_is_due(const Round& next) {
@@ -180,7 +192,8 @@ void ProgressExchange::launch_what_is_due(const Round& next) {
     const Clock::time_point begin = Clock::now();
     const std::int64_t apply_step = recipe_.delay ? steps_ + *recipe_.delay : round_.following_launch(i, next);
     Fragment& fragment = fragments_[static_cast<std::size_t>(i)];
-    fragment.launch(*pool_, apply_step, round_.number, momentum_of(recipe_, round_.local_steps));
+    fragment.launch(
+        {.round = round_.number, .apply_step = apply_step, .momentum = momentum_of(recipe_, round_.local_steps)});
     if (recipe_.restart == Restart::kPaper) changed_.push_back(fragment.where());
     trace_.record({SpanKind::kOuter, begin, Clock::now(), round_.number, i, 0});
   }
@@ -191,22 +204,23 @@ void ProgressExchange::apply_what_is_due() {
   const auto due = [&](const Fragment& f) { return f.in_flight() && f.oldest_apply_step() <= steps_; };
   for (Fragment& fragment : old_fragments_) {
     if (!due(fragment)) continue;
-    apply(fragment, *old_pool_, false);
+    apply(fragment, false);
     old_pool_->release();  // nothing is launched from it any more
   }
   for (Fragment& fragment : fragments_) {
-    if (due(fragment)) apply(fragment, *pool_, false);
+    if (due(fragment)) apply(fragment, false);
   }
 }
 
-void ProgressExchange::apply(Fragment& fragment, MessagePool& pool, bool finishing) {
-  const TransferTime on_the_wire = fragment.apply(pool, finishing);
+void ProgressExchange::apply(Fragment& fragment, bool finishing) {
+  const TransferTime on_the_wire = fragment.apply(finishing);
   changed_.push_back(fragment.where());
-  if (meter_) meter_->add_exchange(fragment.numel(), on_the_wire);
+  // (One that was restored was on the wire in another life.)
+  if (meter_ && on_the_wire.end > on_the_wire.begin) meter_->add_exchange(fragment.numel(), on_the_wire);
 }
 
 void ProgressExchange::apply_all_in_flight() {
-  const auto apply_all = [&](std::vector<Fragment>& fragments, MessagePool& pool) {
+  const auto apply_all = [&](std::vector<Fragment>& fragments) {
     while (true) {
       Fragment* oldest = nullptr;
       for (Fragment& fragment : fragments) {
@@ -214,16 +228,16 @@ void ProgressExchange::apply_all_in_flight() {
         if (oldest == nullptr || fragment.oldest_apply_step() < oldest->oldest_apply_step()) oldest = &fragment;
       }
       if (oldest == nullptr) return;
-      apply(*oldest, pool, /*finishing=*/true);
+      apply(*oldest, /*finishing=*/true);
     }
   };
-  if (old_pool_) apply_all(old_fragments_, *old_pool_);
-  apply_all(fragments_, *pool_);
+  apply_all(old_fragments_);
+  apply_all(fragments_);
 }
 
 // Fragment by fragment: a copy of the whole model at once would be the peak of memory of a whole run.
 void ProgressExchange::average_live_parameters() {
-  for (const Range& range : shard_.fragments(recipe_.fragments)) {
+  for (const Range& range : shard_.fragments(round_.fragments)) {
     const at::Tensor average = shard_.copy_of(live_, range);
     const auto works = all_reduce_in_buckets(*communicator_, average, recipe_.bucket_bytes);
     const auto bytes = communicator_->all_reduce_wire_bytes(bytes_of(average));
@@ -258,9 +272,48 @@ void ProgressExchange::finish() {
 
 std::int64_t ProgressExchange::state_bytes() const { return bytes_of(consensus_) + bytes_of(momentum_); }
 
-std::int64_t ProgressExchange::bytes_per_exchange() const {
-  const std::int64_t element = wire_element_bytes(recipe_.wire, consensus_.scalar_type());
-  return communicator_->all_reduce_wire_bytes(consensus_.numel() * element);
+std::int64_t ProgressExchange::bytes_per_exchange() const { return wire_->wire_bytes(consensus_.numel()); }
+
+void ProgressExchange::settle() const {
+  for (const Fragment& fragment : old_fragments_) fragment.settle();
+  for (const Fragment& fragment : fragments_) fragment.settle();
+}
+
+void ProgressExchange::visit(StateVisitor& visitor, const std::string& name) {
+  const auto limit = static_cast<std::size_t>(std::max(recipe_.max_local_steps, recipe_.local_steps));
+  visitor.number(name + "/steps", steps_);
+  visitor.number(name + "/round/number", round_.number);
+  visitor.number(name + "/round/begin", round_.begin);
+  round_.local_steps = static_cast<int>(
+      visit_count(visitor, name + "/round/local_steps", static_cast<std::size_t>(round_.local_steps), limit));
+  co2::visit(visitor, name + "/rates", context_.last_rates, context_.last_rates.size());
+  visitor.number(name + "/clipping/exchanges", context_.clipping.exchanges);
+  visitor.number(name + "/clipping/clipped", context_.clipping.clipped);
+  visitor.number(name + "/clipping/lost", context_.clipping.lost);
+  // Fragments of an earlier cut are part of it as long as one of theirs is in flight.
+  const bool any_old =
+      std::any_of(old_fragments_.begin(), old_fragments_.end(), [](const Fragment& f) { return f.in_flight(); });
+  const std::size_t old = visit_count(visitor, name + "/old_fragments", any_old ? old_fragments_.size() : 0, limit);
+  const std::size_t now = visit_count(visitor, name + "/fragments", fragments_.size(), limit);
+  if (now == 0 || round_.local_steps == 0)
+    throw DataError("the state that is being read is of no round: it is damaged");
+  if (visitor.reads()) {
+    if (old > 0 && old != fragments_.size()) cut(static_cast<int>(old));
+    if (old > 0 || now != fragments_.size()) cut(static_cast<int>(now));
+    round_.fragments = static_cast<int>(now);
+  }
+  for (std::size_t i = 0; i < old; ++i) old_fragments_[i].visit(visitor, fmt::format("{}/old_fragment/{}", name, i));
+  for (std::size_t i = 0; i < now; ++i) fragments_[i].visit(visitor, fmt::format("{}/fragment/{}", name, i));
+  wire_->visit(visitor, name + "/wire");
+  if (!meter_) return;
+  meter_->visit(visitor, name + "/meter");
+  bool planned = control_.has_value();
+  co2::visit(visitor, name + "/planned", planned);
+  if (visitor.reads()) {
+    control_.reset();
+    if (planned) control_.emplace(limits(), Plan{round_.local_steps, round_.fragments});
+  }
+  if (control_) control_->visit(visitor, name + "/control");
 }
 
 }  // namespace co2

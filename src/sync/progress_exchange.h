@@ -1,7 +1,7 @@
 #pragma once
 
-#include <co2/cluster.h>
-#include <co2/options.h>
+#include <co2/communicator.h>
+#include <co2/state.h>
 #include <co2/trace.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 
 #include "flat/shard.h"
 #include "island/island.h"
+#include "options/recipe.h"
 #include "sync/fragment.h"
 #include "sync/pace_control.h"
 #include "sync/pace_meter.h"
@@ -27,10 +28,11 @@ namespace co2 {
 /// Thread safety: used by the training thread.
 class ProgressExchange {
  public:
-  /// `live` holds the live parameters of the shard of `flat`, and maybe others (Shard::view). `groups`: how many the
-  /// optimizer has. `recipe` is kept up to date: local_steps and fragments are those in force.
-  ProgressExchange(const Cluster& cluster, const Island& island, const FlatParameters& flat, const Shard& shard,
-                   at::Tensor live, std::size_t groups, Recipe& recipe, Trace& trace);
+  /// `live` holds the live parameters of the shard of `flat`, and maybe others (Shard::view). `groups`: how many rates
+  /// there are. `control`: all workers, for small numbers. `workers_here`: on this host. `recipe` must stay.
+  ProgressExchange(std::shared_ptr<Communicator> control, int workers_here, const Island& island,
+                   const FlatParameters& flat, const Shard& shard, at::Tensor live, std::size_t groups,
+                   const Recipe& recipe, std::unique_ptr<WireFormat> wire, Trace& trace);
   ~ProgressExchange();
 
   /// Everything that is due after an optimizer step. `rates`: the inner rates in force, one per parameter group;
@@ -40,9 +42,15 @@ class ProgressExchange {
   /// Applies what is in flight, then averages the live parameters of all workers, blocking.
   void finish();
 
+  /// Waits for everything in flight, and applies nothing.
+  void settle() const;
+  /// Shows consensus and momentum apart, which are flat tensors, all that this remembers. It must have settled.
+  void visit(StateVisitor& visitor, const std::string& name);
+
   /// Parts of the shard whose live parameters the last call changed: the rest of the island must be told.
   const std::vector<Range>& changed() const { return changed_; }
   const at::Tensor& consensus() const { return consensus_; }  ///< of the shard
+  const at::Tensor& momentum() const { return momentum_; }
   /// Consensus and momentum.
   std::int64_t state_bytes() const;
   /// The most that exchanges in flight have taken.
@@ -54,34 +62,35 @@ class ProgressExchange {
   std::int64_t bytes_per_exchange() const;
 
  private:
+  std::vector<Fragment> make_fragments(int count, const std::shared_ptr<MessagePool>& pool);
+  std::shared_ptr<MessagePool> make_pool(int count) const;
   void cut(int fragments);
   bool measuring() const { return meter_ && !control_; }
   void measure_first_steps();
+  PaceLimits limits() const;
   Round following_round();
   void begin(const Round& round);
   void apply_what_is_due();
   void launch_what_is_due(const Round& next);
-  void apply(Fragment& fragment, MessagePool& pool, bool finishing);
+  void apply(Fragment& fragment, bool finishing);
   void apply_all_in_flight();
   void average_live_parameters();
   void compare_consensus() const;
 
-  Recipe& recipe_;
+  const Recipe& recipe_;
   Trace& trace_;
   const FlatParameters& flat_;
   const Shard& shard_;
   const at::Tensor live_;
   std::shared_ptr<Communicator> communicator_;  // to the same shard in other islands
-  const int wanted_fragments_;
-
   at::Tensor consensus_;
   at::Tensor momentum_;
   std::unique_ptr<WireFormat> wire_;
   ExchangeContext context_;
-  std::unique_ptr<MessagePool> pool_;
+  std::shared_ptr<MessagePool> pool_;
   std::vector<Fragment> fragments_;
   // What was in flight when the model was cut anew is applied by the fragments that launched it.
-  std::unique_ptr<MessagePool> old_pool_;
+  std::shared_ptr<MessagePool> old_pool_;
   std::vector<Fragment> old_fragments_;
 
   std::int64_t most_message_bytes_ = 0;  // of pools before this one

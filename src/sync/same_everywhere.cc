@@ -5,14 +5,11 @@
 #include <co2/error.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/nn/module.h>
-#include <torch/optim/optimizer.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
-#include <typeinfo>
 
 namespace co2 {
 
@@ -26,14 +23,9 @@ std::int64_t fingerprint(const std::string& text) {
   return result;
 }
 
-std::string describe(const std::vector<at::Tensor>& tensors) {
-  std::string text;
-  for (const at::Tensor& tensor : tensors) {
-    if (tensor.defined()) {
-      text += fmt::format("{}[{}];", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ","));
-    }
-  }
-  return text;
+std::string describe(const at::Tensor& tensor) {
+  if (!tensor.defined()) return ";";
+  return fmt::format("{}[{}];", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ","));
 }
 
 /// The order of elements in memory, which is the order in which they travel. The step of a dimension of one is never
@@ -45,9 +37,13 @@ std::string memory_order(const at::Tensor& tensor) {
   return text + ";";
 }
 
-std::string describe(const FlatParameters& flat, const torch::nn::Module& model) {
-  std::string text = describe(flat.parameters()) + describe(model.parameters()) + describe(model.buffers());
-  for (const at::Tensor& parameter : flat.parameters()) text += memory_order(parameter);
+std::string describe(const FlatParameters& flat, const TrainedModel& model) {
+  std::string text;
+  for (const Parameter& parameter : model.parameters) {
+    text += fmt::format("{} {} {}", parameter.name, describe(parameter.tensor), memory_order(parameter.tensor));
+  }
+  for (const auto& [name, buffer] : model.buffers) text += fmt::format("{} {}", name, describe(buffer));
+  for (const at::Tensor& other : model.others) text += describe(other);
   for (const auto& [range, group] : flat.stretches()) text += fmt::format("{}-{} {};", range.begin, range.end, group);
   for (const Range& unit : flat.units()) text += fmt::format("{}-{};", unit.begin, unit.end);
   return text;
@@ -63,14 +59,13 @@ std::string describe(const Recipe& r) {
 
 }  // namespace
 
-void check_same_everywhere(Communicator& communicator, const FlatParameters& flat, const torch::nn::Module& model,
-                           const torch::optim::Optimizer& optimizer, const Recipe& recipe) {
+void check_same_everywhere(Communicator& communicator, const FlatParameters& flat, const TrainedModel& model,
+                           const Recipe& recipe) {
   constexpr std::array<std::string_view, 3> kSubjects{
-      "another model (number, shapes, memory order, dtype or groups of its parameters, or its buffers)",
+      "another model (number, names, shapes, memory order, dtype or groups of its parameters, or its buffers)",
       "other options", "another kind of optimizer"};
   const at::Tensor mine = at::tensor(
-      {fingerprint(describe(flat, model)), fingerprint(describe(recipe)), fingerprint(typeid(optimizer).name())},
-      at::kLong);
+      {fingerprint(describe(flat, model)), fingerprint(describe(recipe)), fingerprint(model.description)}, at::kLong);
   const at::Tensor all = at::empty({communicator.size() * mine.numel()}, at::kLong);
   communicator.all_gather(all, mine)->wait();
   const std::int64_t* values = all.data_ptr<std::int64_t>();
@@ -85,7 +80,7 @@ void check_same_everywhere(Communicator& communicator, const FlatParameters& fla
   }
 }
 
-void start_the_same(Communicator& communicator, const FlatParameters& flat, const torch::nn::Module& model,
+void start_the_same(Communicator& communicator, const FlatParameters& flat, const TrainedModel& model,
                     std::int64_t bucket_bytes) {
   const at::NoGradGuard no_grad;
   const auto broadcast = [&](const at::Tensor& tensor) {
@@ -96,13 +91,8 @@ void start_the_same(Communicator& communicator, const FlatParameters& flat, cons
     }
   };
   broadcast(flat.data());
-  const auto& trained = flat.parameters();
-  std::vector<at::Tensor> rest = model.buffers();
-  for (const at::Tensor& parameter : model.parameters()) {
-    const bool is_trained =
-        std::any_of(trained.begin(), trained.end(), [&](const at::Tensor& t) { return t.is_same(parameter); });
-    if (!is_trained) rest.push_back(parameter);
-  }
+  std::vector<at::Tensor> rest = model.others;
+  for (const auto& [name, buffer] : model.buffers) rest.push_back(buffer);
   for (const at::Tensor& tensor : rest) {
     if (!tensor.defined() || tensor.numel() == 0) continue;
     const at::Tensor copy = tensor.detach().contiguous();

@@ -1,27 +1,21 @@
 #pragma once
 
 #include <co2/communicator.h>
-#include <co2/options.h>
+#include <co2/parameters.h>
 
 #include "flat/flat_parameters.h"
-
-namespace torch::nn {
-class Module;
-}
-namespace torch::optim {
-class Optimizer;
-}
+#include "options/recipe.h"
 
 namespace co2 {
 
 /// Checks that all workers have built the same model, chosen the same options and the same kind of optimizer, before
 /// anything else is exchanged. Throws ClusterError that names the first rank that differs and in what.
-void check_same_everywhere(Communicator& communicator, const FlatParameters& flat, const torch::nn::Module& model,
-                           const torch::optim::Optimizer& optimizer, const Recipe& recipe);
+void check_same_everywhere(Communicator& communicator, const FlatParameters& flat, const TrainedModel& model,
+                           const Recipe& recipe);
 
 /// Gives all workers rank 0's parameters, trained ones and others, and buffers. A single collective has at most
 /// `bucket_bytes`, so that a large model over a slow network does not run into its timeout.
-void start_the_same(Communicator& communicator, const FlatParameters& flat, const torch::nn::Module& model,
+void start_the_same(Communicator& communicator, const FlatParameters& flat, const TrainedModel& model,
                     std::int64_t bucket_bytes);
 
 }  // namespace co2

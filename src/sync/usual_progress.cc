@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sync/visiting.h"
+
 namespace co2 {
 
 namespace {
@@ -35,6 +37,12 @@ void UsualProgress::include(const UsualProgress& other) {
     size_ = std::max(size_, other.after(steps_));
     seen_ = std::max(seen_, other.seen_);
   }
+}
+
+void UsualProgress::visit(StateVisitor& visitor, const std::string& name) {
+  visitor.number(name + "/size", size_);
+  visitor.number(name + "/steps", steps_);
+  co2::visit(visitor, name + "/seen", seen_);
 }
 
 }  // namespace co2

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <co2/state.h>
+
+#include <string>
+
 namespace co2 {
 
 /// How large a fragment's progress usually is, and so what a burst is. One number per exchange goes in, the same on all
@@ -19,6 +23,8 @@ class UsualProgress {
 
   /// For elements that come from several fragments: the largest of them.
   void include(const UsualProgress& other);
+
+  void visit(StateVisitor& visitor, const std::string& name);
 
  private:
   double after(double steps) const;

@@ -42,8 +42,12 @@ class SummedWire final : public WireFormat {
     const at::Tensor values = sum(message);
     std::vector<double> norms = weigh(progress, weight, values, message.sent);
     message.works = all_reduce_in_buckets(*communicator_, values, bucket_bytes_);
-    message.bytes = communicator_->all_reduce_wire_bytes(bytes_of(values));
+    message.bytes = wire_bytes(message.numel);
     return norms;
+  }
+
+  std::int64_t wire_bytes(std::int64_t numel) const override {
+    return communicator_->all_reduce_wire_bytes(numel * static_cast<std::int64_t>(c10::elementSize(dtype_)));
   }
 
   at::Tensor sum(const Message& message) const override { return message.payload.narrow(0, 0, message.numel); }

@@ -18,6 +18,8 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/files.h"
+#include "island/placed.h"
+#include "options/recipe.h"
 #include "processes/placement.h"
 #include "processes/screen.h"
 #include "sync/control_channel.h"
@@ -73,8 +75,9 @@ class Run {
     result_.validation_loss = evaluate();
     result_.wall_seconds = seconds_since(origin_);
     record(result_.validation_loss);
-    result_.recipe = sync_->recipe();  // with the τ that was in force at the end
     result_.pace = sync_->pace();
+    result_.recipe.local_steps = result_.pace.local_steps;  // as in force at the end
+    result_.recipe.fragments = result_.pace.fragments;
     result_.clipping = sync_->clipping();
     collect_figures();
     write_results();
@@ -124,7 +127,7 @@ class Run {
     result_.model = model_of(config_);
     result_.words = type_.words;
     for (const auto& parameter : task_->model().parameters()) result_.parameters += parameter.numel();
-    result_.recipe = sync_->recipe();
+    result_.recipe = placed(resolve(config_.sync), cluster_.size());
     result_.data = task_->data();
     result_.launcher = cluster_.launcher();
     result_.out = speaks() ? config_.out : "";
@@ -225,7 +228,7 @@ class Run {
             .wall_seconds = seconds_since(origin_),
             .training_seconds = trained(),
             .learning_rate = rate_,
-            .local_steps = sync_->recipe().local_steps,
+            .local_steps = sync_->pace().local_steps,
             .clipped = sync_->clipping().clipped,
             .communication = during_training_ ? *during_training_ : sync_->trace().total()};
   }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <co2/options.h>
+#include "options/recipe.h"
 
 #include <string>
 

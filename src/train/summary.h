@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "options/recipe.h"
 #include "train/task.h"
 
 namespace co2::train {

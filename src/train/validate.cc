@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/closest_name.h"
+#include "options/recipe.h"
 #include "train/config.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"

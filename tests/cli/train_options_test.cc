@@ -7,6 +7,8 @@
 #include <limits>
 #include <set>
 
+#include "options/recipe.h"
+
 namespace co2::cli {
 namespace {
 

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <thread>
 
 #include "support/processes.h"
@@ -52,6 +53,12 @@ inline void expect_collectives_follow_their_definition(Communicator& group) {
     group.reduce_scatter(part, long_line - rank, ReduceOp::kMax)->wait();
     CO2_EXPECT(part.equal(my_part));
 
+    const at::Tensor exchanged = at::empty({size * numel});
+    group.all_to_all(exchanged, long_line + 1000 * rank)->wait();
+    for (int from = 0; from < size; ++from) {
+      CO2_EXPECT(exchanged.narrow(0, from * numel, numel).equal(my_part + 1000 * from));
+    }
+
     // The result is there as soon as the work says so, whether or not anybody has waited for it.
     const at::Tensor unasked = at::full({numel}, -1.F);
     const WorkPtr scatter = group.reduce_scatter(unasked, long_line * (rank + 1), ReduceOp::kSum);
@@ -59,7 +66,14 @@ inline void expect_collectives_follow_their_definition(Communicator& group) {
     CO2_EXPECT(unasked.equal(my_part * all) && scatter->finished() >= scatter->started());
   }
   const WorkPtr work = group.barrier();
+  std::promise<void> told;
+  work->then([&] { told.set_value(); });
+  CO2_EXPECT(told.get_future().wait_for(std::chrono::seconds(30)) == std::future_status::ready);
   work->wait();
+  bool at_once = false;
+  work->then([&] { at_once = true; });
+  CO2_EXPECT(at_once);
+  CO2_EXPECT(group.carries(c10::DeviceType::CPU));
   CO2_EXPECT(work->completed() && work->finished() >= work->started());
 }
 

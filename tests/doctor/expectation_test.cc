@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "options/recipe.h"
+
 namespace co2::doctor {
 namespace {
 

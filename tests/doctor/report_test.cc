@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "options/recipe.h"
+
 namespace co2::doctor {
 namespace {
 

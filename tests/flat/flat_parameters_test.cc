@@ -7,18 +7,19 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 
 #include "support/toy.h"
 
 namespace co2 {
 namespace {
 
+using test::as_parameters;
 using test::Toy;
 
 TEST(FlatParameters, AreViewsOfOneBuffer) {
   Toy toy({3, 0, 1025, 1}, 2.5);
-  auto optimizer = test::plain_sgd(toy, 0.1);
-  const FlatParameters flat(optimizer);
+  const FlatParameters flat(as_parameters(toy.parameter));
   EXPECT_EQ(flat.numel(), 16 + 0 + 1040 + 16);
   for (const at::Tensor& p : toy.parameter) EXPECT_TRUE(torch::all(p == 2.5).item<bool>());
   flat.data().fill_(7);
@@ -32,7 +33,7 @@ TEST(FlatParameters, TrainLikeUnflattenedOnes) {
   torch::nn::Linear b(7, 5);
   torch::optim::Adam optimizer_a(a->parameters(), 0.01);
   torch::optim::Adam optimizer_b(b->parameters(), 0.01);
-  const FlatParameters flat(optimizer_b);
+  const FlatParameters flat(as_parameters(b->parameters()));
   const torch::Tensor x = torch::arange(14, torch::kFloat).view({2, 7});
   for (int i = 0; i < 5; ++i) {
     for (auto [net, optimizer] : {std::pair{&a, &optimizer_a}, std::pair{&b, &optimizer_b}}) {
@@ -56,8 +57,7 @@ TEST(FlatParameters, KeepTheOrderOfElementsInMemory) {
   } net;
   std::vector<at::Tensor> before;
   for (const at::Tensor& p : net.parameters()) before.push_back(p.detach().clone());
-  torch::optim::SGD optimizer(net.parameters(), 0.1);
-  FlatParameters flat(optimizer);
+  FlatParameters flat(as_parameters(net.parameters()));
   const auto expect_same = [&] {
     for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(net.parameters()[i].equal(before[i])) << i;
     EXPECT_TRUE(net.last.is_contiguous(at::MemoryFormat::ChannelsLast));
@@ -74,8 +74,7 @@ TEST(FlatParameters, KeepTheOrderOfElementsInMemory) {
 
 TEST(FlatParameters, NoticeThatTheyWereMoved) {
   torch::nn::Linear net(7, 5);
-  torch::optim::SGD optimizer(net->parameters(), 0.1);
-  const FlatParameters flat(optimizer);
+  const FlatParameters flat(as_parameters(net->parameters()));
   flat.check_in_place();
   net->to(torch::kFloat);  // changes nothing
   flat.check_in_place();
@@ -90,21 +89,18 @@ TEST(FlatParameters, UnitsGroupsShardsAndFragmentsCoverEverythingOnce) {
     std::vector<std::int64_t> sizes(1 + random() % 6);
     for (auto& size : sizes) size = random() % 3 == 0 ? random() % 3 : random() % 3000;
     Toy toy(sizes);
-    std::vector<torch::optim::OptimizerParamGroup> groups;
-    for (const at::Tensor& p : toy.parameter) {
-      if (groups.empty() || random() % 2 == 0) groups.emplace_back(std::vector<at::Tensor>{});
-      groups.back().params().push_back(p);
+    std::vector<std::size_t> groups;
+    for (std::size_t p = 0; p < sizes.size(); ++p) {
+      groups.push_back(p == 0 ? 0 : groups.back() + (random() % 2 == 0 ? 1 : 0));
     }
-    torch::optim::SGD optimizer(groups, torch::optim::SGDOptions(0.1));
+    std::shuffle(groups.begin(), groups.end(), random);
+    const auto parameters = as_parameters(toy.parameter, [&](std::size_t p) { return groups[p]; });
     const int parts = std::vector{1, 1, 2, 3, 4, 7, 64}[random() % 7];
     const std::int64_t unit = random() % 2 == 0 ? 0 : random() % 2000;
     FlatLayout layout{.parts = parts, .unit_elements = unit};
-    if (random() % 2 == 0) {
-      layout.order = toy.parameter;
-      std::shuffle(layout.order.begin(), layout.order.end(), random);
-    }
-    if (random() % 2 == 0) layout.units = {{toy.parameter.front()}, {toy.parameter.back()}};
-    const FlatParameters flat(optimizer, layout);
+    if (sizes.size() > 1 && random() % 2 == 0) layout.units = {{0}, {sizes.size() - 1}};
+    const FlatParameters flat(parameters, layout);
+    std::set<std::size_t> given;
     const auto expect_cover = [](const std::vector<Range>& ranges, std::int64_t numel, std::int64_t multiple) {
       std::int64_t next = 0;
       for (const Range& range : ranges) {
@@ -121,14 +117,15 @@ TEST(FlatParameters, UnitsGroupsShardsAndFragmentsCoverEverythingOnce) {
     expect_cover(stretches, flat.numel(), kAlignment);
     for (std::size_t p = 0; p < flat.parameters().size(); ++p) {
       const Range where = flat.where(p);
+      EXPECT_TRUE(given.insert(flat.given(p)).second);
+      EXPECT_TRUE(flat.parameters()[p].is_same(toy.parameter[flat.given(p)]));
       const auto holds = [&](const auto& stretch) {
-        const auto& params = optimizer.param_groups()[stretch.group].params();
         return stretch.range.begin <= where.begin && where.end <= stretch.range.end &&
-               std::any_of(params.begin(), params.end(),
-                           [&](const auto& t) { return t.is_same(flat.parameters()[p]); });
+               stretch.group == groups[flat.given(p)];
       };
       EXPECT_TRUE(where.size() == 0 || std::any_of(flat.stretches().begin(), flat.stretches().end(), holds));
     }
+    EXPECT_EQ(given.size(), sizes.size());
     expect_cover(flat.units(), flat.numel(), kAlignment * parts);
 
     std::vector<int> owners(static_cast<std::size_t>(flat.numel()), 0);
@@ -158,8 +155,7 @@ TEST(FlatParameters, UnitsGroupsShardsAndFragmentsCoverEverythingOnce) {
 
 TEST(Shard, ReadsAndWritesWhatItOwns) {
   Toy toy({100, 33, 500});
-  auto optimizer = test::plain_sgd(toy, 0.1);
-  const FlatParameters flat(optimizer, {.parts = 3, .unit_elements = 120});
+  const FlatParameters flat(as_parameters(toy.parameter), {.parts = 3, .unit_elements = 120});
   ASSERT_GT(flat.units().size(), 1U);
   const at::Tensor buffer = at::arange(flat.numel(), at::kFloat);
   const at::Tensor copy = at::zeros_like(buffer);

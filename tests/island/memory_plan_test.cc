@@ -7,6 +7,7 @@
 #include <torch/torch.h>
 
 #include "island/placed.h"
+#include "options/recipe.h"
 #include "support/workers.h"
 #include "train/gpt/gpt.h"
 #include "train/gpt/gpt_shape.h"

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "options/recipe.h"
 #include "support/unit_model.h"
 #include "support/workers.h"
 
@@ -82,7 +83,7 @@ TEST(Placement, ZeroNeedsIslands) {
   UnitModel model(2);
   torch::optim::SGD optimizer(model.parameters(), 0.1);
   const Synchronizer sync(Cluster::alone(), model, optimizer, {.zero = 3});
-  EXPECT_EQ(sync.recipe().zero, 0);
+  EXPECT_EQ(sync.options().zero, 0);
 }
 
 // Two modules inside of one unit may share a weight.

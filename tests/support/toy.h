@@ -1,5 +1,6 @@
 #pragma once
 
+#include <co2/parameters.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 #include <torch/optim/sgd.h>
@@ -22,6 +23,19 @@ struct Toy : torch::nn::Module {
   }
   std::vector<at::Tensor> parameter;
 };
+
+/// Tensors as the Core wants them, in one group unless `group_of(i)` says otherwise.
+template <typename GroupOf>
+std::vector<Parameter> as_parameters(const std::vector<at::Tensor>& tensors, const GroupOf& group_of) {
+  std::vector<Parameter> parameters;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    parameters.push_back({tensors[i], fmt::format("p{}", i), static_cast<std::size_t>(group_of(i))});
+  }
+  return parameters;
+}
+inline std::vector<Parameter> as_parameters(const std::vector<at::Tensor>& tensors) {
+  return as_parameters(tensors, [](std::size_t) { return 0; });
+}
 
 inline torch::optim::SGD plain_sgd(Toy& toy, double rate) {
   return torch::optim::SGD(toy.parameters(), torch::optim::SGDOptions(rate));

@@ -132,7 +132,8 @@ TEST(Border, FragmentsOfUnequalSizeShareTheirBuffers) {
 }
 
 TEST(Border, AGroupNeedsItsOwnRankAndANameCanBeUsedAgain) {
-  EXPECT_THROW(run_workers(1, [](const Cluster& cluster) { cluster.communicator("none", {}); }), OptionError);
+  EXPECT_THROW(run_workers(1, [](const Cluster& cluster) { cluster.communicator("none", std::vector<int>{}); }),
+               OptionError);
   run_workers(2, [](const Cluster& cluster) {
     // Rank 0 may ask for both before rank 1 asks for the first.
     const auto first = cluster.communicator("again");

@@ -396,7 +396,7 @@ TEST(Failures, OfBuffersAreMetInTheNextStep) {
     };
     for (int t = 0; t < 39; ++t) step();
     cluster.communicator("test")->barrier()->wait();
-    network.break_one(0);  // that of the data, which is the first
+    network.break_one(1);  // that of the data, which is the second, after that for small numbers
     int taken = 0;
     EXPECT_THROW(
         for (; taken < 40; ++taken) {

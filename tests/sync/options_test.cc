@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/closest_name.h"
+#include "options/recipe.h"
 
 namespace co2 {
 namespace {

@@ -27,6 +27,7 @@ class Recorder final : public Communicator {
   int rank() const override { return real_->rank(); }
   int size() const override { return real_->size(); }
   std::string backend() const override { return real_->backend(); }
+  bool carries(c10::DeviceType device) const override { return real_->carries(device); }
   WorkPtr all_reduce(const at::Tensor& tensor, ReduceOp op) override {
     dtypes.push_back(tensor.scalar_type());
     bytes += static_cast<std::int64_t>(tensor.nbytes());
@@ -38,6 +39,9 @@ class Recorder final : public Communicator {
   }
   WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override {
     return real_->reduce_scatter(output, input, op);
+  }
+  WorkPtr all_to_all(const at::Tensor& output, const at::Tensor& input) override {
+    return real_->all_to_all(output, input);
   }
   WorkPtr barrier() override { return real_->barrier(); }
   std::int64_t reduce_scatter_scratch_bytes(std::int64_t count) const override {

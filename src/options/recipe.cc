@@ -1,5 +1,6 @@
+#include "options/recipe.h"
+
 #include <co2/error.h>
-#include <co2/options.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -211,6 +212,33 @@ Recipe resolve(const Options& o) {
   }
   if (r.adaptive && r.fixed_fragments) r.local_steps = std::max(r.local_steps, r.fragments);
   return r;
+}
+
+Options filled_in(const Options& options) {
+  const Recipe recipe = resolve(options);
+  Options result = options;
+  // A blank is filled in if it may be: `ddp`, say, refuses to be told a momentum, even the one that it would use. What
+  // follows an automatic τ stays blank, or it would no longer follow.
+  const auto fill = [&](auto& field, const auto& value) {
+    if (field) return;
+    field = value;
+    try {
+      resolve(result);
+    } catch (const OptionError&) {
+      field.reset();
+    }
+  };
+  if (!recipe.adaptive) fill(result.fragments, recipe.fragments);
+  if (recipe.delay) fill(result.delay, *recipe.delay);
+  fill(result.outer_rate, recipe.outer_rate);
+  if (recipe.momentum_from == 1) fill(result.momentum, recipe.momentum);
+  fill(result.nesterov, recipe.nesterov);
+  fill(result.penalty, recipe.penalty);
+  fill(result.clip, recipe.clip);
+  fill(result.clip_mode, recipe.clip_mode);
+  fill(result.restart, recipe.restart);
+  fill(result.mix, recipe.mix);
+  return result;
 }
 
 }  // namespace co2

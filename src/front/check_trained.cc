@@ -1,10 +1,11 @@
-#include "flat/check_trained.h"
+#include "front/check_trained.h"
 
 #include <ATen/core/Tensor.h>
 #include <co2/error.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/nn/module.h>
+#include <torch/optim/lbfgs.h>
 #include <torch/optim/optimizer.h>
 
 #include <string>
@@ -53,6 +54,9 @@ void check_once(const at::Tensor& parameter, const at::Tensor& before, const Nam
 }  // namespace
 
 void check_trained(const torch::nn::Module& model, const torch::optim::Optimizer& optimizer) {
+  if (dynamic_cast<const torch::optim::LBFGS*>(&optimizer) != nullptr) {
+    throw OptionError("LBFGS evaluates the loss inside its step, which step() can't do: use another optimizer");
+  }
   const Names names = names_in(model);
   bool any = false;
   bool of_the_model = false;
@@ -66,20 +70,6 @@ void check_trained(const torch::nn::Module& model, const torch::optim::Optimizer
       any = true;
       of_the_model = of_the_model || names.contains(parameter.unsafeGetTensorImpl());
       if (parameter.numel() == 0 || !parameter.has_storage()) continue;
-      if (parameter.storage().nbytes() == 0) {
-        throw OptionError(
-            fmt::format("the parameter {} has no memory: a Synchronizer with zero = 3 has taken it apart, and was "
-                        "destroyed without "
-                        "finish(), which brings the whole model back",
-                        name_of(parameter, names)));
-      }
-      for (std::int64_t d = 0; d < parameter.dim(); ++d) {
-        if (parameter.stride(d) != 0 || parameter.size(d) == 1) continue;
-        throw OptionError(fmt::format(
-            "the parameter {} is expanded: its elements share memory, and would be different ones from now on. Give "
-            "the optimizer the tensor that was expanded, or a clone() of this one",
-            name_of(parameter, names)));
-      }
       const auto [shared, alone] = by_memory.emplace(parameter.const_data_ptr(), parameter);
       if (!alone) check_once(parameter, shared->second, names);
     }

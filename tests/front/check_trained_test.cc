@@ -1,4 +1,6 @@
-#include "flat/check_trained.h"
+#include "front/check_trained.h"
+#include "flat/check_parameters.h"
+#include "front/trained_model.h"
 
 #include <co2/error.h>
 #include <gtest/gtest.h>
@@ -13,6 +15,7 @@ std::string refusal(const torch::nn::Module& model, const std::vector<at::Tensor
   const torch::optim::SGD optimizer(parameters, 0.1);
   try {
     check_trained(model, optimizer);
+    check_parameters(trained_model(const_cast<torch::nn::Module&>(model), optimizer, resolve({})));
   } catch (const OptionError& error) {
     return error.what();
   }

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace co2 {
+
+/// A tensor that is trained.
+struct Parameter {
+  at::Tensor tensor;      ///< a leaf that requires a gradient; it is given other memory (set_data())
+  std::string name;       ///< its own, the same on all workers: what messages and saved state call it
+  std::size_t group = 0;  ///< whose rate it has
+  /// A kind: where a worker trains a shard, only parameters of one kind share a tensor of it. For optimizers that have
+  /// state by then which differs between parameters (how many steps they have seen); otherwise leave it alone.
+  int kind = 0;
+};
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+/// What happens around the forward of a unit (below). Implemented by the Core.
+class UnitKeeper {
+ public:
+  virtual ~UnitKeeper() = default;
+  /// Brings the unit's parameters here.
+  virtual void before_forward() = 0;
+  /// Lets them go, and sees to it that they are here again for backward.
+  virtual at::Tensor after_forward(at::Tensor output) = 0;
+};
+
+/// Parameters that ZeRO 3 brings together only while they are used: in one part of the model, once per pass, between
+/// the two calls of the keeper that `keep` is given (null: there is none any more).
+struct ParameterUnit {
+  std::vector<std::size_t> parameters;  ///< places in TrainedModel::parameters
+  std::function<void(std::shared_ptr<UnitKeeper>)> keep;
+};
+
+/// All that a Core needs to know of a model, in whatever language it was written.
+struct TrainedModel {
+  /// About in the order in which forward uses them: gradients leave from the last to the first.
+  std::vector<Parameter> parameters;
+  /// Statistics that belong to the model, such as those of batch norm. All workers begin with rank 0's; floating-point
+  /// ones are averaged from then on.
+  std::vector<NamedTensor> buffers = {};
+  /// What else all workers must begin with: frozen parameters.
+  std::vector<at::Tensor> others = {};
+  std::vector<ParameterUnit> units = {};
+  /// What must be the same on all workers and can be told in words: the kind of optimizer, say.
+  std::string description = {};
+};
+
+/// A tensor that the inner optimizer is to update: one of the parameters, or, where the worker trains a shard, a
+/// stretch of it. Its grad() is the gradient, once it is final.
+struct TrainedTensor {
+  /// Elements of a parameter in the order in which memory has them, and where they are in `tensor`.
+  struct Piece {
+    std::size_t parameter = 0;  ///< its place in TrainedModel::parameters
+    std::int64_t begin = 0;     ///< its first element that is here
+    std::int64_t size = 0;
+    std::int64_t at = 0;
+  };
+  at::Tensor tensor;
+  std::size_t group = 0;
+  std::vector<Piece> pieces;
+};
+
+}  // namespace co2

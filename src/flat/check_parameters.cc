@@ -1,0 +1,88 @@
+#include "flat/check_parameters.h"
+
+#include <co2/error.h>
+#include <fmt/format.h>
+
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace co2 {
+
+namespace {
+
+void check_one(const Parameter& parameter, const at::Tensor& first) {
+  const at::Tensor& tensor = parameter.tensor;
+  if (!tensor.defined()) throw OptionError(fmt::format("the parameter {} is no tensor (undefined)", parameter.name));
+  if (!tensor.is_floating_point()) {
+    throw OptionError(fmt::format("the parameter {} is of {}: only floating-point numbers can be trained",
+                                  parameter.name, c10::toString(tensor.scalar_type())));
+  }
+  if (!tensor.requires_grad() || !tensor.is_leaf()) {
+    throw OptionError(
+        fmt::format("the parameter {} {}: leave it out, or make it a leaf that does (detach(), set_requires_grad())",
+                    parameter.name, tensor.requires_grad() ? "is no leaf" : "requires no gradient"));
+  }
+  if (tensor.dtype() != first.dtype() || tensor.device() != first.device()) {
+    throw OptionError(
+        fmt::format("all trained parameters must have one dtype and device, but there are {} on {} and {} on {}",
+                    c10::toString(first.scalar_type()), first.device().str(), c10::toString(tensor.scalar_type()),
+                    tensor.device().str()));
+  }
+  if (tensor.numel() == 0 || !tensor.has_storage()) return;
+  if (tensor.storage().nbytes() == 0) {
+    throw OptionError(fmt::format(
+        "the parameter {} has no memory: a Synchronizer with zero = 3 has taken it apart, and was destroyed "
+        "without finish(), which brings the whole model back",
+        parameter.name));
+  }
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.stride(d) != 0 || tensor.size(d) == 1) continue;
+    throw OptionError(fmt::format(
+        "the parameter {} is expanded: its elements share memory, and would be different ones from now on. Give "
+        "the optimizer the tensor that was expanded, or a clone() of this one",
+        parameter.name));
+  }
+}
+
+void check_units(const TrainedModel& model) {
+  std::unordered_set<std::size_t> taken;
+  for (const ParameterUnit& unit : model.units) {
+    if (!unit.keep) throw OptionError("a unit has no function that is given its keeper: set ParameterUnit::keep");
+    for (const std::size_t member : unit.parameters) {
+      if (member >= model.parameters.size()) {
+        throw OptionError(
+            fmt::format("a unit names parameter {}, but there are only {}", member, model.parameters.size()));
+      }
+      if (!taken.insert(member).second) {
+        throw OptionError(fmt::format("the parameter {} belongs to two units", model.parameters[member].name));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void check_parameters(const TrainedModel& model) {
+  if (model.parameters.empty()) throw OptionError("there is no parameter that requires a gradient");
+  std::unordered_map<const void*, const Parameter*> by_memory;
+  std::unordered_set<std::string> names;
+  for (const Parameter& parameter : model.parameters) {
+    if (parameter.name.empty()) throw OptionError("a parameter has no name: saved state and messages need one");
+    if (!names.insert(parameter.name).second) {
+      throw OptionError(fmt::format("two parameters have the name {}: give each a name of its own", parameter.name));
+    }
+    check_one(parameter, model.parameters.front().tensor);
+    if (parameter.tensor.numel() == 0 || !parameter.tensor.has_storage()) continue;
+    const auto [shared, alone] = by_memory.emplace(parameter.tensor.const_data_ptr(), &parameter);
+    if (alone) continue;
+    throw OptionError(fmt::format(
+        "the parameters {} and {} are tied: they have the same memory, and would be two weights from now on. Train one "
+        "tensor, in one group, and use it in both places",
+        shared->second->name, parameter.name));
+  }
+  check_units(model);
+}
+
+}  // namespace co2

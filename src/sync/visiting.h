@@ -1,0 +1,45 @@
+#pragma once
+
+#include <co2/error.h>
+#include <co2/state.h>
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace co2 {
+
+/// How the kinds of things that our state consists of are shown to a visitor.
+
+inline void visit(StateVisitor& visitor, const std::string& name, int& value) {
+  std::int64_t number = value;
+  visitor.number(name, number);
+  value = static_cast<int>(number);
+}
+
+inline void visit(StateVisitor& visitor, const std::string& name, bool& value) {
+  std::int64_t number = value ? 1 : 0;
+  visitor.number(name, number);
+  value = number != 0;
+}
+
+/// How many there are of something. What is read is checked before anybody makes room for it.
+inline std::size_t visit_count(StateVisitor& visitor, const std::string& name, std::size_t count, std::size_t most) {
+  auto number = static_cast<std::int64_t>(count);
+  visitor.number(name, number);
+  if (number < 0 || number > static_cast<std::int64_t>(most)) {
+    throw DataError(
+        fmt::format("the state that is being read has {} = {}, which must be from 0 to {}: it is damaged, or "
+                    "of another run",
+                    name, number, most));
+  }
+  return static_cast<std::size_t>(number);
+}
+
+inline void visit(StateVisitor& visitor, const std::string& name, std::vector<double>& values, std::size_t most) {
+  values.resize(visit_count(visitor, name + "/count", values.size(), most));
+  for (std::size_t i = 0; i < values.size(); ++i) visitor.number(fmt::format("{}/{}", name, i), values[i]);
+}
+
+}  // namespace co2

@@ -1,0 +1,275 @@
+// A run that is written down between two steps, in the middle of a round, and goes on in another process's place: here
+// in new objects that began with other parameters.
+
+#include <co2/co2.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/saved_state.h"
+#include "support/unit_model.h"
+#include "support/workers.h"
+
+namespace co2 {
+namespace {
+
+using test::run_workers;
+using test::SavedState;
+using test::StateReader;
+using test::StateWriter;
+using test::unit_batch;
+using test::UnitModel;
+
+constexpr int kSteps = 11;
+
+using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(UnitModel&)>;
+
+std::unique_ptr<torch::optim::Optimizer> adamw(UnitModel& model) {
+  std::vector<at::Tensor> weights, rest;
+  for (const at::Tensor& p : model.parameters()) (p.dim() > 1 ? weights : rest).push_back(p);
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.emplace_back(rest);
+  groups.emplace_back(weights);
+  return std::make_unique<torch::optim::AdamW>(groups,
+                                               torch::optim::AdamWOptions(0.01).weight_decay(0.1).amsgrad(true));
+}
+
+/// What every worker holds at the end.
+struct Ends {
+  std::vector<at::Tensor> models;
+  std::vector<at::Tensor> consensuses;
+};
+
+/// Trains steps `begin` to `end` on all workers, on from `load` if there is one; writes down what there is then to
+/// `save`, or else finishes.
+Ends train(const Options& options, int workers, const MakeOptimizer& make, int begin, int end,
+           const std::vector<SavedState>* load, std::vector<SavedState>* save) {
+  const auto size = static_cast<std::size_t>(workers);
+  Ends ends{std::vector<at::Tensor>(size), std::vector<at::Tensor>(size)};
+  if (save != nullptr) save->resize(size);
+  run_workers(workers, [&](const Cluster& cluster) {
+    const auto rank = static_cast<std::size_t>(cluster.rank());
+    UnitModel model(3);
+    if (load != nullptr) {
+      const at::NoGradGuard no_grad;
+      for (const at::Tensor& p : model.parameters()) p.fill_(7);
+    }
+    const auto optimizer = make(model);
+    Synchronizer sync(cluster, model, *optimizer, options);
+    if (load != nullptr) {
+      StateReader reader((*load)[rank]);
+      sync.visit(reader);
+      EXPECT_TRUE(reader.has_read_all());
+      EXPECT_EQ(sync.steps(), begin);
+    }
+    for (int step = begin; step < end; ++step) {
+      for (auto& group : optimizer->param_groups()) group.options().set_lr(0.02 / (1 + step));
+      optimizer->zero_grad();
+      model.loss(unit_batch(step, 0, cluster.rank())).backward();
+      sync.step();
+    }
+    if (save != nullptr) {
+      StateWriter writer((*save)[rank]);
+      sync.visit(writer);
+      return;
+    }
+    sync.finish();
+    ends.models[rank] = model.flat_copy();
+    ends.consensuses[rank] = sync.consensus().clone();
+  });
+  return ends;
+}
+
+void expect_same_bits(const Options& options, int workers, const MakeOptimizer& make, bool overlapped,
+                      const std::string& what) {
+  const Ends whole = train(options, workers, make, 0, kSteps, nullptr, nullptr);
+  std::int64_t in_flight = 0;
+  for (int cut = 1; cut < kSteps; ++cut) {
+    std::vector<SavedState> saved;
+    train(options, workers, make, 0, cut, nullptr, &saved);
+    in_flight += saved.front().in_flight();
+    const Ends again = train(options, workers, make, cut, kSteps, &saved, nullptr);
+    for (std::size_t rank = 0; rank < whole.models.size(); ++rank) {
+      EXPECT_TRUE(again.models[rank].equal(whole.models[rank])) << what << ", cut at " << cut << ", rank " << rank;
+      EXPECT_TRUE(again.consensuses[rank].equal(whole.consensuses[rank])) << what << ", cut at " << cut;
+    }
+  }
+  EXPECT_EQ(in_flight > 0, overlapped) << what;
+}
+
+bool exchanges_progress(Strategy strategy) { return strategy != Strategy::kNone && strategy != Strategy::kDdp; }
+bool overlaps(Strategy strategy) {
+  return exchanges_progress(strategy) && strategy != Strategy::kLocalSgd && strategy != Strategy::kSlowMo &&
+         strategy != Strategy::kDiLoCo;
+}
+
+TEST(State, EveryStrategyGoesOnToTheSameBits) {
+  for (const Strategy strategy : all_strategies()) {
+    for (const Wire wire : {Wire::kPlain, Wire::kBfloat16}) {
+      if (wire != Wire::kPlain && !exchanges_progress(strategy)) continue;
+      Options options{.strategy = strategy, .local_steps = 4, .wire = wire};
+      if (strategy == Strategy::kCo2) options.momentum = 0.3;
+      expect_same_bits(options, 3, adamw, overlaps(strategy), fmt::format("{} {}", name(strategy), name(wire)));
+    }
+  }
+}
+
+TEST(State, EveryZeroStageGoesOnToTheSameBits) {
+  for (int zero = 0; zero <= 3; ++zero) {
+    expect_same_bits({.strategy = Strategy::kDdp, .zero = zero}, 2, adamw, false, fmt::format("ddp, zero {}", zero));
+    for (const Strategy strategy : {Strategy::kCo2, Strategy::kCo2Paper}) {
+      expect_same_bits({.strategy = strategy, .local_steps = 4, .momentum = 0.3, .island_size = 2, .zero = zero}, 4,
+                       adamw, true, fmt::format("{}, zero {}", name(strategy), zero));
+    }
+  }
+  expect_same_bits({.local_steps = 3, .island_size = 2, .zero = 2, .compute = Compute::kBfloat16}, 4, adamw, true,
+                   "computing in bfloat16");
+}
+
+TEST(State, OtherOptimizersGoOnToTheSameBits) {
+  using namespace torch::optim;
+  const std::vector<std::pair<const char*, MakeOptimizer>> optimizers = {
+      {"sgd", [](UnitModel& m) { return std::make_unique<SGD>(m.parameters(), SGDOptions(0.01).momentum(0.9)); }},
+      {"adam", [](UnitModel& m) { return std::make_unique<Adam>(m.parameters(), AdamOptions(0.01)); }},
+      {"rmsprop",
+       [](UnitModel& m) {
+         return std::make_unique<RMSprop>(m.parameters(), RMSpropOptions(0.01).momentum(0.5).centered(true));
+       }},
+      {"adagrad", [](UnitModel& m) { return std::make_unique<Adagrad>(m.parameters(), AdagradOptions(0.01)); }},
+  };
+  for (const auto& [what, make] : optimizers) {
+    for (const int zero : {0, 1}) {
+      expect_same_bits({.local_steps = 4, .island_size = zero > 0 ? 2 : 1, .zero = zero}, zero > 0 ? 4 : 2, make, true,
+                       fmt::format("{}, zero {}", what, zero));
+    }
+  }
+}
+
+/// Batch norm has statistics, which are averaged in the background.
+TEST(State, BuffersAndTheirAverageGoOn) {
+  struct Net : torch::nn::Module {
+    Net() {
+      norm = register_module("norm", torch::nn::BatchNorm1d(3));
+      last = register_module("last", torch::nn::Linear(3, 1));
+      const at::NoGradGuard no_grad;
+      last->weight.fill_(0.3);
+      last->bias.fill_(0.1);
+    }
+    torch::nn::BatchNorm1d norm{nullptr};
+    torch::nn::Linear last{nullptr};
+  };
+  const auto run = [](int begin, int end, std::vector<SavedState>* load, std::vector<SavedState>* save) {
+    std::vector<at::Tensor> ends(2);
+    if (save != nullptr) save->resize(2);
+    run_workers(2, [&](const Cluster& cluster) {
+      const auto rank = static_cast<std::size_t>(cluster.rank());
+      Net net;
+      torch::optim::SGD optimizer(net.parameters(), 0.05);
+      Synchronizer sync(cluster, net, optimizer, {.strategy = Strategy::kCo2, .local_steps = 3});
+      if (load != nullptr) {
+        StateReader reader((*load)[rank]);
+        sync.visit(reader);
+      }
+      for (int step = begin; step < end; ++step) {
+        auto random = at::detail::createCPUGenerator(static_cast<std::uint64_t>(10 * step + cluster.rank()));
+        optimizer.zero_grad();
+        net.last(net.norm(at::randn({8, 3}, random))).square().mean().backward();
+        sync.step();
+      }
+      if (save != nullptr) {
+        StateWriter writer((*save)[rank]);
+        sync.visit(writer);
+        return;
+      }
+      sync.finish();
+      ends[rank] = at::cat({net.norm->running_mean, net.norm->running_var, net.last->weight.detach().view({-1})});
+    });
+    return ends;
+  };
+  const auto whole = run(0, 10, nullptr, nullptr);
+  for (int cut = 1; cut < 10; ++cut) {
+    std::vector<SavedState> saved;
+    run(0, cut, nullptr, &saved);
+    EXPECT_EQ(saved[0].integers.at("buffer_average/in_flight"), cut >= 3 ? 1 : 0);
+    const auto again = run(cut, 10, &saved, nullptr);
+    for (std::size_t rank = 0; rank < 2; ++rank) EXPECT_TRUE(again[rank].equal(whole[rank])) << cut;
+  }
+}
+
+TEST(State, AnAutomaticPaceIsRemembered) {
+  std::vector<SavedState> saved(2);
+  std::vector<Pace> paces(2);
+  const auto wire = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+  for (const bool first : {true, false}) {
+    run_workers(Cluster::in_process(2, wire), [&](const Cluster& cluster) {
+      const auto rank = static_cast<std::size_t>(cluster.rank());
+      UnitModel model(2);
+      torch::optim::SGD optimizer(model.parameters(), 0.01);
+      Synchronizer sync(cluster, model, optimizer, {});
+      if (!first) {
+        StateReader reader(saved[rank]);
+        sync.visit(reader);
+        EXPECT_TRUE(reader.has_read_all());
+        EXPECT_EQ(sync.pace().local_steps, paces[rank].local_steps);
+        EXPECT_EQ(sync.pace().fragments, paces[rank].fragments);
+        EXPECT_EQ(sync.pace().step_seconds, paces[rank].step_seconds);
+      }
+      for (int step = 0; step < 60; ++step) {
+        std::this_thread::sleep_for(std::chrono::microseconds(500));
+        optimizer.zero_grad();
+        model.loss(unit_batch(step, 0, cluster.rank())).backward();
+        sync.step();
+      }
+      if (first) {
+        StateWriter writer(saved[rank]);
+        sync.visit(writer);
+        paces[rank] = sync.pace();
+      } else {
+        sync.finish();  // compares the whole consensus
+      }
+    });
+  }
+  EXPECT_GT(paces[0].step_seconds, 0);
+}
+
+TEST(State, OfAnotherModelOrDamagedIsRefused) {
+  std::vector<SavedState> saved;
+  const Options options{.local_steps = 4};
+  train(options, 2, adamw, 0, 6, nullptr, &saved);
+  const auto refuses = [&](const std::function<void(SavedState&)>& damage) {
+    std::vector<SavedState> damaged = saved;
+    for (SavedState& state : damaged) damage(state);
+    EXPECT_THROW(train(options, 2, adamw, 6, 8, &damaged, nullptr), Error);
+  };
+  refuses([](SavedState& s) { s.integers["exchange/fragments"] = -1; });
+  refuses([](SavedState& s) { s.integers["exchange/fragments"] = std::int64_t{1} << 60; });
+  refuses([](SavedState& s) { s.integers["exchange/round/local_steps"] = 0; });
+  refuses([](SavedState& s) { s.integers["exchange/fragment/0/in_flight"] = 1 << 30; });
+  refuses([](SavedState& s) { s.tensors.begin()->second = at::zeros({3}); });
+  refuses([](SavedState& s) { s.numbers.erase(s.numbers.begin()); });
+}
+
+TEST(State, IsSeenBetweenStepsOnly) {
+  run_workers(1, [](const Cluster& cluster) {
+    at::Tensor weight = at::ones({5}).requires_grad_();
+    Core core(cluster, {.parameters = {{weight, "weight"}}}, {.strategy = Strategy::kLocalSgd, .local_steps = 2});
+    SavedState saved;
+    StateWriter writer(saved);
+    EXPECT_THROW(core.end_step({}), OptionError);
+    core.begin_step({});
+    EXPECT_THROW(core.visit(writer), OptionError);
+    core.end_step({});
+    EXPECT_NO_THROW(core.visit(writer));
+    EXPECT_TRUE(saved.tensors.contains("live/weight"));
+    EXPECT_TRUE(saved.tensors.contains("consensus/weight"));
+  });
+}
+
+}  // namespace
+}  // namespace co2
