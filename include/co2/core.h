@@ -102,7 +102,8 @@ class Core {
   /// Shows all that defines the future of the run, but for the inner optimizer's own state and rates, to a visitor that
   /// writes it down or puts another run's in place. Between steps. Afterwards the run goes on as the other would have:
   /// to the same bits, if collectives add up in the same order and τ is not automatic. Collective; the layout (workers,
-  /// islands, ZeRO) must be the same.
+  /// islands, ZeRO) must be the same. If reading fails, with DataError or what the visitor throws, every further call
+  /// throws it again: what is in place then is neither the one run nor the other.
   void visit(StateVisitor& visitor);
 
   std::int64_t steps() const;      ///< steps taken

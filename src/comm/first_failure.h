@@ -13,6 +13,9 @@ namespace co2 {
 /// Thread safety: used by the training thread and by the thread of backward, which must not overlap.
 class FirstFailure {
  public:
+  /// Call in a handler: what is being handled has left things in a state that nobody may go on from.
+  void remember() { failure_ = std::current_exception(); }
+
   /// Runs `body` unless something has failed before; throws that failure otherwise.
   template <typename Body>
   decltype(auto) watch(const Body& body) {
@@ -20,10 +23,10 @@ class FirstFailure {
     try {
       return body();
     } catch (const CommError&) {
-      failure_ = std::current_exception();
+      remember();
       throw;
     } catch (const ConsensusError&) {
-      failure_ = std::current_exception();
+      remember();
       throw;
     }
   }

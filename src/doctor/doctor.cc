@@ -128,7 +128,7 @@ class Doctor {
     Measurements m;
     if (cluster_.size() > 1) {
       say("how fast is the network?");
-      const auto data = cluster_.communicator("data");
+      const auto data = cluster_.communicator("data", Carries::kTensors);
       m.network = measure_network(*data, computation.parameters, report_.recipe.wire);
       m.network.clocks = measure_clocks(*data);
     }

@@ -30,6 +30,10 @@ void check_one(const Parameter& parameter, const at::Tensor& first) {
                     c10::toString(first.scalar_type()), first.device().str(), c10::toString(tensor.scalar_type()),
                     tensor.device().str()));
   }
+  if (tensor.is_meta()) {
+    throw OptionError(fmt::format(
+        "the parameter {} is on the meta device, where there are no values: give it some first", parameter.name));
+  }
   if (tensor.numel() == 0 || !tensor.has_storage()) return;
   if (tensor.storage().nbytes() == 0) {
     throw OptionError(fmt::format(

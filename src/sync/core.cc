@@ -406,7 +406,14 @@ void Core::settle() {
   });
 }
 void Core::visit(StateVisitor& visitor) {
-  impl_->outside("visit", [&] { impl_->visit(visitor); });
+  impl_->outside("visit", [&] {
+    try {
+      impl_->visit(visitor);
+    } catch (...) {
+      if (visitor.reads()) impl_->failure_.remember();  // it is neither the one run nor the other now
+      throw;
+    }
+  });
 }
 std::int64_t Core::steps() const { return impl_->steps_; }
 std::int64_t Core::rounds() const { return impl_->rounds(); }

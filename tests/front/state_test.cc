@@ -255,6 +255,18 @@ TEST(State, OfAnotherModelOrDamagedIsRefused) {
   refuses([](SavedState& s) { s.numbers.erase(s.numbers.begin()); });
 }
 
+TEST(State, NobodyGoesOnFromHalfOfIt) {
+  run_workers(1, [](const Cluster& cluster) {
+    at::Tensor weight = at::ones({5}).requires_grad_();
+    Core core(cluster, {.parameters = {{weight, "weight"}}}, {.strategy = Strategy::kLocalSgd, .local_steps = 2});
+    const SavedState nothing;
+    StateReader reader(nothing);
+    EXPECT_THROW(core.visit(reader), DataError);
+    EXPECT_THROW(core.begin_step({}), DataError);
+    EXPECT_THROW(core.finish(), DataError);
+  });
+}
+
 TEST(State, IsSeenBetweenStepsOnly) {
   run_workers(1, [](const Cluster& cluster) {
     at::Tensor weight = at::ones({5}).requires_grad_();

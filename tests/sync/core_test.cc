@@ -7,6 +7,8 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -133,9 +135,51 @@ TEST(Core, RefusesWhatItCantTrain) {
   EXPECT_TRUE(contains(refusal({.parameters = {{at::ones({2}, at::kLong), "x"}}}), "floating-point"));
   EXPECT_TRUE(
       contains(refusal({.parameters = {{a, "x"}, {at::ones({2}, at::kDouble).requires_grad_(), "y"}}}), "dtype"));
+  const at::Tensor nowhere = at::empty({2}, at::TensorOptions().device(at::kMeta)).requires_grad_();
+  EXPECT_TRUE(contains(refusal({.parameters = {{nowhere, "x"}}}), "x is on the meta device"));
   EXPECT_TRUE(contains(refusal({.parameters = {{a, "x"}}, .units = {{{7}, [](auto) {}}}}), "a unit names parameter 7"));
   EXPECT_TRUE(contains(refusal({.parameters = {{a, "x"}}, .units = {{{0}, nullptr}}}), "no function"));
   EXPECT_EQ(refusal({.parameters = {{a, "x"}}}), "");
+}
+
+/// Groups for another device than the model's.
+class Elsewhere final : public Communicator {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  std::string backend() const override { return "c10d/elsewhere"; }
+  bool carries(c10::DeviceType) const override { return false; }
+  WorkPtr all_reduce(const at::Tensor&, ReduceOp) override { return never(); }
+  WorkPtr broadcast(const at::Tensor&, int) override { return never(); }
+  WorkPtr all_gather(const at::Tensor&, const at::Tensor&) override { return never(); }
+  WorkPtr reduce_scatter(const at::Tensor&, const at::Tensor&, ReduceOp) override { return never(); }
+  WorkPtr all_to_all(const at::Tensor&, const at::Tensor&) override { return never(); }
+  WorkPtr barrier() override { return never(); }
+  std::int64_t all_reduce_wire_bytes(std::int64_t bytes) const override { return bytes; }
+  std::int64_t reduce_scatter_scratch_bytes(std::int64_t) const override { return 0; }
+
+ private:
+  static WorkPtr never() { throw std::logic_error("nothing may travel"); }
+};
+
+TEST(Core, RefusesADeviceThatTheGroupsDoNotCarry) {
+  GivenGroups groups;
+  groups.make = [](const std::string&, const std::vector<int>&, int, Carries) { return std::make_shared<Elsewhere>(); };
+  const Cluster cluster = Cluster::over(groups);
+  EXPECT_EQ(cluster.launcher(), "given");
+  const at::Tensor a = leaf({3}, 2);
+  try {
+    const Core core(cluster, {.parameters = {{a, "a"}}});
+    ADD_FAILURE();
+  } catch (const OptionError& error) {
+    EXPECT_NE(std::string(error.what()).find("parameters are on cpu"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("c10d/elsewhere"), std::string::npos) << error.what();
+  }
+  EXPECT_TRUE(a.equal(at::full({3}, 2.F)));
+  groups.rank = 1;
+  EXPECT_THROW(Cluster::over(groups), OptionError);
+  groups = {};
+  EXPECT_THROW(Cluster::over(groups), OptionError);
 }
 
 TEST(Core, ChecksRates) {
