@@ -75,14 +75,17 @@ class Core {
 
   /// The first half of a step: gradients are final afterwards, and where the optimizer reads them. Returns whether the
   /// inner step is to be made: false if this worker or one that shares its gradients skips it. `rates`: the inner rate
-  /// of every parameter group, 0 or positive. (`local-sgd`, `diloco`, `streaming-diloco`, `overlap-local-sgd` and
-  /// `none` do without: it may be empty then.) `samples` is this worker's weight for the step: unequal batches (1e-9 to
+  /// of every parameter group, 0 or positive. (Only `co2`, `co2-paper` and `slowmo` need them:
+  /// for others it may be empty.) `samples` is this worker's weight for the step: unequal batches (1e-9 to
   /// 1e9), or 0 to sit out; 1 where gradients are shared.
   bool begin_step(const std::vector<double>& rates, double samples = 1, Use use = Use::kStep);
   /// The second half, after the inner step: whatever is due between workers. `rates`: those that the step was made
   /// with. Throws CommError if an exchange that is due failed, or ConsensusError; once one of them was thrown, every
   /// further call that would use the network throws it again, forward and backward included.
   void end_step(const std::vector<double>& rates);
+
+  /// In place of end_step(), if the inner step could not be made (something threw): the step does not count.
+  void cancel_step();
 
   /// Takes back all backward passes since the last step (Synchronizer::discard_gradients()).
   void discard_gradients();
@@ -113,9 +116,10 @@ class Core {
   Clipping clipping() const;
   Trace& trace();
 
-  /// The flat buffers: live parameters, and the consensus that all islands share (`none` and `ddp`: the live ones). In
-  /// islands of several workers the consensus is that of this worker's shard; so are the live parameters at ZeRO 3, and
-  /// when compute is bfloat16, which keeps the parameters themselves apart.
+  /// The flat buffers, in which parameters lie by group, each at a multiple of 16 elements: live parameters, and the
+  /// consensus that all islands share (`none` and `ddp`: the live ones). In islands of several workers the consensus is
+  /// that of this worker's shard; so are the live parameters at ZeRO 3, and when compute is bfloat16, which keeps the
+  /// parameters themselves apart.
   const at::Tensor& live() const;
   const at::Tensor& consensus() const;
   /// What this worker has held so far for training, but for the inner optimizer's state.

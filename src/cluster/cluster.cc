@@ -186,7 +186,9 @@ std::shared_ptr<Communicator> Cluster::communicator(const std::string& name, con
                     "to {}, and include the worker itself",
                     fmt::join(ranks, ","), name, rank(), size() - 1));
   }
-  return impl_->make_communicator(name, ranks, static_cast<int>(mine - ranks.begin()), what);
+  auto made = impl_->make_communicator(name, ranks, static_cast<int>(mine - ranks.begin()), what);
+  if (!made) throw ClusterError(fmt::format("the function that makes groups has made none for '{}'", name));
+  return made;
 }
 
 }  // namespace co2

@@ -219,6 +219,7 @@ class C10dCommunicator final : public Communicator {
 }  // namespace
 
 std::shared_ptr<Communicator> communicator_over(c10::intrusive_ptr<c10d::ProcessGroup> group) {
+  if (!group) throw OptionError("there is no process group: make one first");
   return std::make_shared<C10dCommunicator>(std::move(group));
 }
 

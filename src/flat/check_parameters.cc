@@ -15,6 +15,14 @@ namespace {
 void check_one(const Parameter& parameter, const at::Tensor& first) {
   const at::Tensor& tensor = parameter.tensor;
   if (!tensor.defined()) throw OptionError(fmt::format("the parameter {} is no tensor (undefined)", parameter.name));
+  if (tensor.layout() != at::kStrided) {
+    throw OptionError(fmt::format("the parameter {} is sparse: only dense tensors can be trained", parameter.name));
+  }
+  constexpr std::size_t kMostGroups = 1 << 20;
+  if (parameter.group >= kMostGroups) {
+    throw OptionError(
+        fmt::format("the parameter {} is in group {}: groups are counted from 0", parameter.name, parameter.group));
+  }
   if (!tensor.is_floating_point()) {
     throw OptionError(fmt::format("the parameter {} is of {}: only floating-point numbers can be trained",
                                   parameter.name, c10::toString(tensor.scalar_type())));
@@ -87,6 +95,12 @@ void check_parameters(const TrainedModel& model) {
         shared->second->name, parameter.name));
   }
   check_units(model);
+  names.clear();
+  for (const auto& [name, buffer] : model.buffers) {
+    if (!names.insert(name).second) {
+      throw OptionError(fmt::format("two buffers have the name {}: give each a name of its own", name));
+    }
+  }
 }
 
 }  // namespace co2

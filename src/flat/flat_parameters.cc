@@ -104,9 +104,10 @@ void FlatParameters::check_in_place() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (parameters_[i].storage().unsafeGetStorageImpl() == homes_[i]) continue;
     throw OptionError(
-        "the model's parameters are not where this Synchronizer has put them, so what it does would not reach them: "
-        "another Synchronizer was made for the same model, or the model was moved (to(), torch::load()). Make one "
-        "Synchronizer, after the last such change");
+        "the model's parameters are not where co2 has put them, so what it does would not reach them: another "
+        "Synchronizer or Core was made for the same model, or the model was moved (to(), torch::load()). Make one, "
+        "after "
+        "the last such change");
   }
 }
 

@@ -38,9 +38,14 @@ class Synchronizer::Impl {
   bool step(double samples, Core::Use use) {
     check_optimizer();
     const bool update = core_.begin_step(rates(), samples, use);
-    if (update) {
-      for (const auto& hook : before_inner_step_) hook();
-      optimizer_.step();
+    try {
+      if (update) {
+        for (const auto& hook : before_inner_step_) hook();
+        optimizer_.step();
+      }
+    } catch (...) {  // the user's; whoever survives it may step again
+      core_.cancel_step();
+      throw;
     }
     core_.end_step(rates());
     return update;

@@ -63,7 +63,9 @@ void drop_gradients_of(const std::vector<at::Tensor>& parameters) {
 
 bool OwnGradients::finish(std::int64_t /*round*/, Use use) {
   std::int64_t bytes = 0;
-  for (const at::Tensor& gradient : gradients_of(parameters_)) bytes += bytes_of(gradient);
+  for (const at::Tensor& gradient : gradients_of(parameters_)) {
+    if (gradient.layout() == at::kStrided) bytes += bytes_of(gradient);
+  }
   most_bytes_ = std::max(most_bytes_, bytes);
   if (use != Use::kStep) drop_gradients_of(parameters_);
   return use == Use::kStep;

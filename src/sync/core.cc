@@ -33,6 +33,8 @@ class Core::Impl {
 
   bool begin_step(const std::vector<double>& rates, double samples, Gradients::Use use);
   void end_step(const std::vector<double>& rates);
+  void cancel_step() { step_.reset(); }
+  void check_no_step(const char* function) const;
   void finish();
   void with_consensus(const std::function<void()>& body);
   void restart_clock() { last_return_ = Clock::now(); }
@@ -84,6 +86,7 @@ class Core::Impl {
   void check_device() const;
   void check_samples(double samples) const;
   void check_rates(const std::vector<double>& rates) const;
+  void check_fits(StateVisitor& visitor) const;
   void visit_flat(StateVisitor& visitor, const std::string& name, const at::Tensor& buffer) const;
 
   const std::size_t groups_;
@@ -219,7 +222,13 @@ void Core::Impl::check_rates(const std::vector<double>& rates) const {
   }
 }
 
+void Core::Impl::check_no_step(const char* function) const {
+  if (!step_) return;
+  throw OptionError(fmt::format("{}() in the middle of a step: call end_step() first, or cancel_step()", function));
+}
+
 bool Core::Impl::begin_step(const std::vector<double>& rates, double samples, Gradients::Use use) {
+  check_no_step("begin_step");
   check_samples(samples);
   check_rates(rates);
   flat_.check_in_place();
@@ -271,6 +280,7 @@ void Core::Impl::end_step(const std::vector<double>& rates) {
 }
 
 void Core::Impl::finish() {
+  check_no_step("finish");
   flat_.check_in_place();
   const at::NoGradGuard no_grad;
   parameters_->settle();
@@ -323,14 +333,31 @@ void Core::Impl::visit_flat(StateVisitor& visitor, const std::string& name, cons
   }
 }
 
+/// Names and sizes alone do not tell whether a state is of this run: of another strategy or wire it may have the same.
+void Core::Impl::check_fits(StateVisitor& visitor) const {
+  const auto same = [&](const char* name, std::int64_t mine, const char* what) {
+    std::int64_t value = mine;
+    visitor.number(name, value);
+    if (value == mine) return;
+    throw DataError(fmt::format("the state that is being read is of {} ({} = {}, here {}): read it where it fits", what,
+                                name, value, mine));
+  };
+  same("format", 1, "another version of co2");
+  same("workers", communicator_->size(), "another number of workers");
+  same("rank", communicator_->rank(), "another worker");
+  same("fingerprint", fingerprint_of(flat_, model_, recipe_),
+       "another model, kind of optimizer, or other options (strategy, local_steps, wire, island_size, zero, ...)");
+}
+
 void Core::Impl::visit(StateVisitor& visitor) {
-  if (step_) throw OptionError("state is seen between two steps: call end_step() first");
+  check_no_step("visit");
   const at::NoGradGuard no_grad;
   flat_.check_in_place();
   parameters_->settle();
   if (exchange_) exchange_->settle();
-  visitor.number("steps", steps_);
-  visitor.number("votes", votes_);
+  check_fits(visitor);
+  visit_counter(visitor, "steps", steps_);
+  visit_counter(visitor, "votes", votes_);
   visit_flat(visitor, "live", live());
   for (const auto& [name, buffer] : model_.buffers) {
     if (buffer.defined()) visitor.tensor("buffers/" + name, buffer);
@@ -389,8 +416,12 @@ bool Core::begin_step(const std::vector<double>& rates, double samples, Use use)
 void Core::end_step(const std::vector<double>& rates) {
   impl_->outside("step", [&] { impl_->end_step(rates); });
 }
+void Core::cancel_step() { impl_->cancel_step(); }
 void Core::discard_gradients() {
-  impl_->outside("discard_gradients", [&] { impl_->gradients_->finish(impl_->round_now(), Gradients::Use::kDiscard); });
+  impl_->outside("discard_gradients", [&] {
+    impl_->check_no_step("discard_gradients");
+    impl_->gradients_->finish(impl_->round_now(), Gradients::Use::kDiscard);
+  });
 }
 double Core::clip_gradients(double max_norm) { return impl_->gradients_->clip(max_norm); }
 void Core::finish() {

@@ -68,9 +68,9 @@ void SinceLaunch::restart(bool sent) {
 }
 
 void SinceLaunch::visit(StateVisitor& visitor, const std::string& name, std::size_t groups) {
-  visitor.number(name + "/samples", samples);
-  visitor.number(name + "/steps", steps);
-  visitor.number(name + "/unsent_steps", unsent_steps);
+  visit_amount(visitor, name + "/samples", samples);
+  visit_amount(visitor, name + "/steps", steps);
+  visit_amount(visitor, name + "/unsent_steps", unsent_steps);
   co2::visit(visitor, name + "/rates", rates, groups);
 }
 
@@ -245,7 +245,7 @@ void Fragment::settle() const {
 void Fragment::visit(StateVisitor& visitor, const std::string& name) {
   since_launch_.visit(visitor, name + "/since_launch", context_.last_rates.size());
   usual_.visit(visitor, name + "/usual");
-  visitor.number(name + "/launches", launches_);
+  visit_counter(visitor, name + "/launches", launches_);
   constexpr std::size_t kMost = 1 << 20;  // a round may be delayed by as many steps
   const std::size_t count = visit_count(visitor, name + "/in_flight", in_flight_.size(), kMost);
   if (visitor.reads()) {
@@ -267,11 +267,12 @@ void Fragment::visit(StateVisitor& visitor, const std::string& name) {
       exchange.header = to_sum({.rates = std::vector<double>(recipe_.rate_units ? context_.last_rates.size() : 0)});
     }
     const Range all{0, numel()};
-    visitor.number(prefix + "/round", exchange.launch.round);
-    visitor.number(prefix + "/apply_step", exchange.launch.apply_step);
-    visitor.number(prefix + "/momentum", exchange.launch.momentum);
-    visitor.number(prefix + "/steps", exchange.steps);
-    visitor.number(prefix + "/moved", exchange.moved);
+    visit_counter(visitor, prefix + "/round", exchange.launch.round);
+    visit_counter(visitor, prefix + "/apply_step", exchange.launch.apply_step);
+    visit_amount(visitor, prefix + "/momentum", exchange.launch.momentum);
+    visit_amount(visitor, prefix + "/steps", exchange.steps);
+    visit_amount(visitor, prefix + "/moved", exchange.moved);
+    if (exchange.launch.momentum >= 1) refuse_damaged(prefix + "/momentum", exchange.launch.momentum);
     visitor.tensor(prefix + "/header", exchange.header);
     visitor.tensor(prefix + "/sum", context_.wire.sum(exchange.message));
     if (exchange.message.sent.defined()) visitor.tensor(prefix + "/sent", cut(exchange.message.sent, all));

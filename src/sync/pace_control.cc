@@ -91,15 +91,20 @@ int PaceControl::fragments_for(int local_steps) const {
 
 namespace {
 void visit_times(StateVisitor& visitor, const std::string& name, RoundTimes& times) {
-  visitor.number(name + "/step", times.step);
-  visitor.number(name + "/transfer", times.transfer);
-  visitor.number(name + "/cost", times.cost);
+  visit_amount(visitor, name + "/step", times.step);
+  visit_amount(visitor, name + "/transfer", times.transfer);
+  visit_amount(visitor, name + "/cost", times.cost);
 }
 }  // namespace
 
 void PaceControl::visit(StateVisitor& visitor, const std::string& name) {
-  co2::visit(visitor, name + "/plan/local_steps", plan_.local_steps);
-  co2::visit(visitor, name + "/plan/fragments", plan_.fragments);
+  const auto most = static_cast<std::size_t>(std::max(limits_.max_local_steps, plan_.local_steps));
+  const auto whole = [&](const char* field, int& value) {
+    value = static_cast<int>(visit_count(visitor, name + field, static_cast<std::size_t>(value), most));
+    if (value == 0) refuse_damaged(name + field, value);
+  };
+  whole("/plan/local_steps", plan_.local_steps);
+  whole("/plan/fragments", plan_.fragments);
   recent_.resize(visit_count(visitor, name + "/recent", recent_.size(), kForCost));
   for (std::size_t i = 0; i < recent_.size(); ++i)
     visit_times(visitor, fmt::format("{}/recent/{}", name, i), recent_[i]);

@@ -116,8 +116,8 @@ void PaceMeter::visit(StateVisitor& visitor, const std::string& name) {
   if (work_) work_->wait();
   co2::visit(visitor, name + "/under_way", under_way_);
   visitor.tensor(name + "/agreed", payload_);
-  visitor.number(name + "/latency", latency_);
-  visitor.number(name + "/idle", idle_);
+  visit_amount(visitor, name + "/latency", latency_);
+  visit_amount(visitor, name + "/idle", idle_);
   bool probed = probed_.has_value();
   co2::visit(visitor, name + "/probed", probed);
   if (visitor.reads()) {
@@ -126,8 +126,8 @@ void PaceMeter::visit(StateVisitor& visitor, const std::string& name) {
     if (probed) probed_.emplace();
   }
   if (probed_) {
-    visitor.number(name + "/probed/transfer", probed_->transfer);
-    visitor.number(name + "/probed/cost", probed_->cost);
+    visit_amount(visitor, name + "/probed/transfer", probed_->transfer);
+    visit_amount(visitor, name + "/probed/cost", probed_->cost);
   }
   constexpr std::size_t kMost = 1 << 20;  // steps of a round
   co2::visit(visitor, name + "/steps", steps_, kMost);

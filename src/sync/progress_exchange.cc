@@ -279,17 +279,32 @@ void ProgressExchange::settle() const {
   for (const Fragment& fragment : fragments_) fragment.settle();
 }
 
+/// Between two steps, this one is within the round, and everything in flight is due in this round or the next.
+void ProgressExchange::check_in_step(const std::string& name) const {
+  if (!measuring() && !(round_.begin <= steps_ && steps_ < round_.end())) {
+    refuse_damaged(name + "/round/begin", static_cast<double>(round_.begin));
+  }
+  const std::int64_t last = round_.end() + std::max(recipe_.max_local_steps, recipe_.local_steps);
+  const auto check = [&](const Fragment& fragment) {
+    if (!fragment.in_flight()) return;
+    const std::int64_t due = fragment.oldest_apply_step();
+    if (!(steps_ < due && due <= last)) refuse_damaged(name + ": an apply_step", static_cast<double>(due));
+  };
+  std::for_each(old_fragments_.begin(), old_fragments_.end(), check);
+  std::for_each(fragments_.begin(), fragments_.end(), check);
+}
+
 void ProgressExchange::visit(StateVisitor& visitor, const std::string& name) {
   const auto limit = static_cast<std::size_t>(std::max(recipe_.max_local_steps, recipe_.local_steps));
-  visitor.number(name + "/steps", steps_);
-  visitor.number(name + "/round/number", round_.number);
-  visitor.number(name + "/round/begin", round_.begin);
+  visit_counter(visitor, name + "/steps", steps_);
+  visit_counter(visitor, name + "/round/number", round_.number);
+  visit_counter(visitor, name + "/round/begin", round_.begin);
   round_.local_steps = static_cast<int>(
       visit_count(visitor, name + "/round/local_steps", static_cast<std::size_t>(round_.local_steps), limit));
   co2::visit(visitor, name + "/rates", context_.last_rates, context_.last_rates.size());
-  visitor.number(name + "/clipping/exchanges", context_.clipping.exchanges);
-  visitor.number(name + "/clipping/clipped", context_.clipping.clipped);
-  visitor.number(name + "/clipping/lost", context_.clipping.lost);
+  visit_counter(visitor, name + "/clipping/exchanges", context_.clipping.exchanges);
+  visit_counter(visitor, name + "/clipping/clipped", context_.clipping.clipped);
+  visit_amount(visitor, name + "/clipping/lost", context_.clipping.lost);
   // Fragments of an earlier cut are part of it as long as one of theirs is in flight.
   const bool any_old =
       std::any_of(old_fragments_.begin(), old_fragments_.end(), [](const Fragment& f) { return f.in_flight(); });
@@ -304,6 +319,7 @@ void ProgressExchange::visit(StateVisitor& visitor, const std::string& name) {
   }
   for (std::size_t i = 0; i < old; ++i) old_fragments_[i].visit(visitor, fmt::format("{}/old_fragment/{}", name, i));
   for (std::size_t i = 0; i < now; ++i) fragments_[i].visit(visitor, fmt::format("{}/fragment/{}", name, i));
+  check_in_step(name);
   wire_->visit(visitor, name + "/wire");
   if (!meter_) return;
   meter_->visit(visitor, name + "/meter");

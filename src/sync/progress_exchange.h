@@ -67,6 +67,7 @@ class ProgressExchange {
   void cut(int fragments);
   bool measuring() const { return meter_ && !control_; }
   void measure_first_steps();
+  void check_in_step(const std::string& name) const;
   PaceLimits limits() const;
   Round following_round();
   void begin(const Round& round);

@@ -59,6 +59,10 @@ std::string describe(const Recipe& r) {
 
 }  // namespace
 
+std::int64_t fingerprint_of(const FlatParameters& flat, const TrainedModel& model, const Recipe& recipe) {
+  return fingerprint(describe(flat, model) + describe(recipe) + model.description);
+}
+
 void check_same_everywhere(Communicator& communicator, const FlatParameters& flat, const TrainedModel& model,
                            const Recipe& recipe) {
   constexpr std::array<std::string_view, 3> kSubjects{

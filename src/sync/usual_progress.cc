@@ -40,8 +40,8 @@ void UsualProgress::include(const UsualProgress& other) {
 }
 
 void UsualProgress::visit(StateVisitor& visitor, const std::string& name) {
-  visitor.number(name + "/size", size_);
-  visitor.number(name + "/steps", steps_);
+  visit_amount(visitor, name + "/size", size_);
+  visit_amount(visitor, name + "/steps", steps_);
   co2::visit(visitor, name + "/seen", seen_);
 }
 

@@ -24,6 +24,28 @@ inline void visit(StateVisitor& visitor, const std::string& name, bool& value) {
   value = number != 0;
 }
 
+[[noreturn]] inline void refuse_damaged(const std::string& name, double value) {
+  throw DataError(fmt::format(
+      "the state that is being read has {} = {}, which no run has: it is damaged, or of another run", name, value));
+}
+
+/// A number that is never negative: steps, samples, rates.
+inline void visit_amount(StateVisitor& visitor, const std::string& name, double& value) {
+  constexpr double kMost = 1e18;
+  double read = value;
+  visitor.number(name, read);
+  if (visitor.reads() && !(read >= 0 && read <= kMost)) refuse_damaged(name, read);
+  value = read;
+}
+
+/// One that counts.
+inline void visit_counter(StateVisitor& visitor, const std::string& name, std::int64_t& value) {
+  std::int64_t read = value;
+  visitor.number(name, read);
+  if (visitor.reads() && read < 0) refuse_damaged(name, static_cast<double>(read));
+  value = read;
+}
+
 /// How many there are of something. What is read is checked before anybody makes room for it.
 inline std::size_t visit_count(StateVisitor& visitor, const std::string& name, std::size_t count, std::size_t most) {
   auto number = static_cast<std::int64_t>(count);
@@ -39,7 +61,7 @@ inline std::size_t visit_count(StateVisitor& visitor, const std::string& name, s
 
 inline void visit(StateVisitor& visitor, const std::string& name, std::vector<double>& values, std::size_t most) {
   values.resize(visit_count(visitor, name + "/count", values.size(), most));
-  for (std::size_t i = 0; i < values.size(); ++i) visitor.number(fmt::format("{}/{}", name, i), values[i]);
+  for (std::size_t i = 0; i < values.size(); ++i) visit_amount(visitor, fmt::format("{}/{}", name, i), values[i]);
 }
 
 }  // namespace co2

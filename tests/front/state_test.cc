@@ -253,6 +253,28 @@ TEST(State, OfAnotherModelOrDamagedIsRefused) {
   refuses([](SavedState& s) { s.integers["exchange/fragment/0/in_flight"] = 1 << 30; });
   refuses([](SavedState& s) { s.tensors.begin()->second = at::zeros({3}); });
   refuses([](SavedState& s) { s.numbers.erase(s.numbers.begin()); });
+  // Numbers that no run has.
+  refuses([](SavedState& s) { s.integers["exchange/steps"] = 1000; });
+  refuses([](SavedState& s) { s.integers["exchange/round/begin"] = 1'000'000; });
+  refuses([](SavedState& s) { s.integers["steps"] = -7; });
+  refuses([](SavedState& s) { s.numbers["exchange/fragment/0/since_launch/samples"] = -3; });
+  refuses([](SavedState& s) { s.numbers["exchange/rates/0"] = std::nan(""); });
+  refuses([](SavedState& s) {
+    for (auto& [name, value] : s.integers) {
+      if (name.ends_with("/apply_step")) value = 100'000;
+    }
+  });
+  // Runs that have the same names and sizes.
+  for (const Options& other : {Options{.local_steps = 6}, Options{.local_steps = 4, .wire = Wire::kBfloat16},
+                               Options{.local_steps = 4, .momentum = 0.2}, Options{.local_steps = 4, .delay = 1}}) {
+    EXPECT_THROW(train(other, 2, adamw, 6, 8, &saved, nullptr), DataError);
+  }
+  const MakeOptimizer in_one_group = [](UnitModel& m) {
+    return std::make_unique<torch::optim::AdamW>(m.parameters(), torch::optim::AdamWOptions(0.01).amsgrad(true));
+  };
+  EXPECT_THROW(train(options, 2, in_one_group, 6, 8, &saved, nullptr), DataError);
+  std::swap(saved[0], saved[1]);
+  EXPECT_THROW(train(options, 2, adamw, 6, 8, &saved, nullptr), DataError);
 }
 
 TEST(State, NobodyGoesOnFromHalfOfIt) {

@@ -139,6 +139,9 @@ TEST(Core, RefusesWhatItCantTrain) {
   EXPECT_TRUE(contains(refusal({.parameters = {{nowhere, "x"}}}), "x is on the meta device"));
   EXPECT_TRUE(contains(refusal({.parameters = {{a, "x"}}, .units = {{{7}, [](auto) {}}}}), "a unit names parameter 7"));
   EXPECT_TRUE(contains(refusal({.parameters = {{a, "x"}}, .units = {{{0}, nullptr}}}), "no function"));
+  EXPECT_TRUE(contains(refusal({.parameters = {{a, "x", static_cast<std::size_t>(-1)}}}), "counted from 0"));
+  EXPECT_TRUE(contains(refusal({.parameters = {{a, "x"}}, .buffers = {{"b", at::ones({1})}, {"b", at::ones({1})}}}),
+                       "two buffers have the name b"));
   EXPECT_EQ(refusal({.parameters = {{a, "x"}}}), "");
 }
 
@@ -180,6 +183,8 @@ TEST(Core, RefusesADeviceThatTheGroupsDoNotCarry) {
   EXPECT_THROW(Cluster::over(groups), OptionError);
   groups = {};
   EXPECT_THROW(Cluster::over(groups), OptionError);
+  groups.make = [](const std::string&, const std::vector<int>&, int, Carries) { return nullptr; };
+  EXPECT_THROW(Cluster::over(groups).communicator("any"), ClusterError);
 }
 
 TEST(Core, ChecksRates) {
@@ -190,6 +195,13 @@ TEST(Core, ChecksRates) {
   EXPECT_THROW(core.begin_step({0.1, -1}), OptionError);
   EXPECT_THROW(core.begin_step({0.1, std::nan("")}), OptionError);
   EXPECT_THROW(core.begin_step({0.1, std::numeric_limits<double>::infinity()}), OptionError);
+  EXPECT_TRUE(core.begin_step({0.1, 0.1}));
+  EXPECT_THROW(core.begin_step({0.1, 0.1}), OptionError);
+  EXPECT_THROW(core.finish(), OptionError);
+  EXPECT_THROW(core.discard_gradients(), OptionError);
+  core.cancel_step();
+  EXPECT_THROW(core.end_step({0.1, 0.1}), OptionError);
+  EXPECT_EQ(core.steps(), 0);
   EXPECT_TRUE(core.begin_step({0.1, 0.1}));
   EXPECT_THROW(core.end_step({0.1}), OptionError);
   EXPECT_NO_THROW(core.end_step({0.1, 0}));
