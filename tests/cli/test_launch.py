@@ -179,7 +179,7 @@ def test_workers_die_with_the_launcher():
     with Started(*shell(2, "echo ready; exec sleep 1000")) as run:
         for _ in range(2):
             run.process.stdout.readline()
-        assert len(run.alive()) == 3
+        wait_for(lambda: len(run.alive()) == 3)  # while one execs, its environment is empty for a moment
         run.signal(signal.SIGKILL)
         code, _, _ = run.finish()
     assert code == -signal.SIGKILL

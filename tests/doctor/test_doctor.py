@@ -96,10 +96,14 @@ def test_shared_cores_are_warned_of():
 
 
 def test_a_library_on_old_kernels_is_found():
-    found = report("--workers", 1, "--threads", 1, env=environment(MKL_CBWR="COMPATIBLE"))  # kernels of twenty years ago
-    [worker] = found["workers"]
-    if worker["blas"] != "mkl" or platform.machine() != "x86_64":
-        pytest.skip("the test knows how to slow down MKL only")
+    # A busy neighbour may slow down what products are compared with, but not three times in a row.
+    for _ in range(3):
+        found = report("--workers", 1, "--threads", 1, env=environment(MKL_CBWR="COMPATIBLE"))  # of twenty years ago
+        [worker] = found["workers"]
+        if worker["blas"] != "mkl" or platform.machine() != "x86_64":
+            pytest.skip("the test knows how to slow down MKL only")
+        if check(found, "blas")["level"] == "WARN":
+            break
     assert check(found, "blas")["level"] == "WARN", worker
     assert "OPENBLAS_CORETYPE" in check(found, "blas")["advice"]
 
