@@ -13,7 +13,6 @@
 #include "front/sharded_optimizer.h"
 #include "front/trained_model.h"
 #include "island/placed.h"
-#include "island/roles.h"
 
 namespace co2 {
 

@@ -62,8 +62,6 @@ std::int64_t exchanges_in_flight(const Recipe& recipe) {
   return static_cast<std::int64_t>(std::ceil(*recipe.delay / interval)) + (launches_first ? 1 : 0);
 }
 
-bool sharded(const Recipe& recipe) { return recipe.zero > 0 || recipe.compute == Compute::kBfloat16; }
-
 std::int64_t plan_parameters(const ModelShape& shape, const Recipe& recipe, const Units& units) {
   const std::int64_t all = shape.elements();
   const std::int64_t here_bytes = recipe.compute == Compute::kBfloat16 ? 2 : kElementBytes;
@@ -76,7 +74,7 @@ std::int64_t plan_gradients(const ModelShape& shape, const Recipe& recipe, const
   const std::int64_t all = shape.elements();
   // Gradients in fewer digits than their average must not add up where backward puts them.
   const bool adds_up_outside = recipe.accumulation_steps > 1 && recipe.compute == Compute::kPlain;
-  if (!sharded(recipe)) return kElementBytes * all * (recipe.island_size > 1 && adds_up_outside ? 2 : 1);
+  if (!trains_shard(recipe)) return kElementBytes * all * (recipe.island_size > 1 && adds_up_outside ? 2 : 1);
   const std::int64_t shard = kElementBytes * (all / recipe.island_size);
   if (recipe.zero < 2) return shard + kElementBytes * all * (adds_up_outside ? 2 : 1);
   // Units that stay hold what is used first and last, so they are full only when backward is over. The others take

@@ -37,6 +37,8 @@ Recipe placed(Recipe recipe, int workers) {
   return recipe;
 }
 
+bool trains_shard(const Recipe& recipe) { return recipe.zero > 0 || recipe.compute == Compute::kBfloat16; }
+
 std::int64_t island_unit_bytes(std::int64_t model_bytes, std::int64_t bucket_bytes) {
   constexpr std::int64_t kUnits = 12;
   constexpr std::int64_t kSmallest = 1 << 20;  // below, a collective is mostly latency

@@ -11,6 +11,9 @@ namespace co2 {
 /// in islands of one.
 Recipe placed(Recipe recipe, int workers);
 
+/// The inner optimizer trains a worker's shard in place of the model's parameters.
+bool trains_shard(const Recipe& recipe);
+
 /// How large the units are that gradients of an island travel in: a model of any size is cut into several, so that
 /// most of them travel while backward computes the rest.
 std::int64_t island_unit_bytes(std::int64_t model_bytes, std::int64_t bucket_bytes);

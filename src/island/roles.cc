@@ -6,12 +6,11 @@
 
 #include "island/gradient_reducer.h"
 #include "island/parameter_units.h"
+#include "island/placed.h"
 #include "island/sharded_gradients.h"
 #include "island/whole_parameters.h"
 
 namespace co2 {
-
-bool trains_shard(const Recipe& recipe) { return recipe.zero > 0 || recipe.compute == Compute::kBfloat16; }
 
 bool shares_whole_gradients(const Recipe& recipe, const Island& island) {
   return !trains_shard(recipe) && (recipe.exchange == Recipe::Exchange::kGradients || island.size() > 1);

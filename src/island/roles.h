@@ -28,8 +28,6 @@ struct RoleContext {
   Trace& trace;
 };
 
-/// The optimizer trains the shard in place of the model's parameters.
-bool trains_shard(const Recipe& recipe);
 /// Workers average whole gradients, and so hold the same live parameters.
 bool shares_whole_gradients(const Recipe& recipe, const Island& island);
 
