@@ -39,6 +39,9 @@ enum class ClipMode {
 enum class Wire {
   kPlain,     ///< the parameters' own dtype
   kBfloat16,  ///< two bytes per element; what rounding leaves behind stays with the worker and is sent later
+  kInt8,      ///< blocks of whole numbers of 8 bits with a scale (docs/wire.md); rounding leaves nothing behind for good
+  kInt4,      ///< of 4 bits
+  kInt2,      ///< of 2 bits: -1, 0 and 1
 };
 
 /// What forward and backward compute in.
