@@ -34,7 +34,9 @@ endif()
 find_program(CO2_MOLD mold)
 mark_as_advanced(CO2_MOLD)
 if(CO2_MOLD)
-  target_link_options(co2_flags INTERFACE -fuse-ld=mold)
+  # Debian 12's mold counts thread-local variables to what becomes read-only after loading. If they happen to end a page,
+  # that page is not there, and the program does not load ("cannot apply additional memory protection").
+  target_link_options(co2_flags INTERFACE -fuse-ld=mold -Wl,-z,norelro)
 endif()
 
 # Sanitizers watch our own code; LibTorch itself is not instrumented (tests/sanitizers says what follows from that).
