@@ -38,6 +38,15 @@ struct Arrays {
   }
 };
 
+constexpr Wire kBlockWires[] = {Wire::kInt8, Wire::kInt4, Wire::kInt2};
+constexpr int kParts = 4;  ///< that an owner adds up
+
+at::Tensor blocks_of(Wire wire, std::int64_t elements) {
+  return at::zeros({blocks_for(elements) * block_bytes(wire)}, at::kByte);
+}
+
+std::string form_of(Wire wire) { return fmt::format("int{}", (block_bytes(wire) - 2) * 8 / kBlock); }
+
 using ApplyFunction = decltype(&outer::apply);
 using LaunchFunction = decltype(&outer::launch);
 
@@ -49,9 +58,9 @@ ApplyNorms run_apply(ApplyFunction function, const Arrays& a, Restart restart) {
 }
 
 /// The rule as docs/algorithm.md states it, one tensor per symbol: what a first implementation looks like.
-ApplyNorms apply_as_written(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus,
+ApplyNorms apply_as_written(const Wired& sum, const at::Tensor& momentum, const at::Tensor& consensus,
                             const at::Tensor& sent, const at::Tensor& live, const Move& move, bool /*want_norm*/) {
-  const at::Tensor g = sum * move.progress_scale;
+  const at::Tensor g = sum.data * move.progress_scale;
   const at::Tensor m = momentum * move.momentum + g;
   const at::Tensor moved = m * move.rate;
   momentum.copy_(m);
@@ -86,6 +95,14 @@ void check_agreement(std::int64_t elements) {
     const at::Tensor half = at::empty({elements}, at::kBFloat16);
     outer::launch(fused.consensus, fused.live, 3, half, fused.sent);
     TORCH_CHECK(at::equal(half, chain.sum.to(at::kBFloat16)), "the rounded launch and the operators disagree");
+    for (const Wire wire : kBlockWires) {
+      const at::Tensor blocks = blocks_of(wire, elements);
+      const at::Tensor expected = blocks_of(wire, elements);
+      outer::encode(fused.consensus, fused.live, 3, wire, blocks, fused.sent);
+      with_operators::encode(fused.consensus, fused.live, 3, wire, expected, chain.sent);
+      TORCH_CHECK(at::equal(blocks, expected) && at::equal(fused.sent, chain.sent),
+                  "the fused encode and the chain of operators disagree");
+    }
     const double norm = outer::squared_norm(fused.sum);
     TORCH_CHECK(std::abs(norm - with_operators::squared_norm(fused.sum)) <= 1e-5 * norm, "the norms disagree");
   }
@@ -117,6 +134,23 @@ void add_benchmarks(const Arrays& a, const at::Tensor& from, const at::Tensor& t
   add("apply_keep/bfloat16", 7.5 * array,
       [=] { outer::apply(half, a.momentum, a.consensus, a.sent, a.live, move_of(Restart::kKeep), false); });
   add("launch/bfloat16", 3.5 * array, [=] { outer::launch(a.consensus, a.live, 1, half, a.sent); });
+  const Move no_momentum = {.progress_scale = 0.3, .rate = 1e-3, .restart = Restart::kKeep};
+  add("apply_keep/no_momentum", 6 * array,
+      [=] { outer::apply(a.sum, {}, a.consensus, a.sent, a.live, no_momentum, false); });
+  for (const Wire wire : kBlockWires) {
+    const std::string form = form_of(wire);
+    const at::Tensor blocks = blocks_of(wire, a.sum.numel());
+    // The sum of an apply lies apart from what a launch writes: blocks of zeros would be read just as fast.
+    const at::Tensor sum = blocks.clone();
+    outer::encode(a.consensus, a.live, 1, wire, sum, {});
+    const double coded = static_cast<double>(blocks.nbytes());
+    add("apply_keep/" + form, 7 * array + coded, [=] {
+      outer::apply({sum, wire, a.sum.numel()}, a.momentum, a.consensus, a.sent, a.live, move_of(Restart::kKeep), false);
+    });
+    add("launch/" + form, 3 * array + coded, [=] { outer::encode(a.consensus, a.live, 1, wire, blocks, a.sent); });
+    const std::vector<at::Tensor> parts = {sum, sum.clone(), sum.clone(), sum.clone()};
+    add("add_up/" + form, 2 * array + (kParts + 1) * coded, [=] { outer::add_up(parts, wire, 4, a.sum, blocks); });
+  }
   add("squared_norm/fused", array, [=] { benchmark::DoNotOptimize(outer::squared_norm(a.sum)); });
   add("squared_norm/operators", array, [=] { benchmark::DoNotOptimize(with_operators::squared_norm(a.sum)); });
 }
@@ -205,6 +239,13 @@ int run(int argc, char** argv) {
   reporter.print_ratio("launch: share of memcpy", "launch/fused", "memcpy");
   reporter.print_ratio("apply keep: bfloat16 wire, share of memcpy", "apply_keep/bfloat16", "memcpy");
   reporter.print_ratio("launch: bfloat16 wire, share of memcpy", "launch/bfloat16", "memcpy");
+  for (const Wire wire : kBlockWires) {
+    const std::string form = form_of(wire);
+    reporter.print_ratio("apply keep: " + form + " wire, share of memcpy", "apply_keep/" + form, "memcpy");
+    reporter.print_ratio("launch: " + form + " wire, share of memcpy", "launch/" + form, "memcpy");
+    reporter.print_ratio("add up: " + form + " wire, share of memcpy", "add_up/" + form, "memcpy");
+  }
+  reporter.print_ratio("apply keep: no momentum, share of memcpy", "apply_keep/no_momentum", "memcpy");
   reporter.print_ratio("squared norm: times operators", "squared_norm/fused", "squared_norm/operators");
   return 0;
 }

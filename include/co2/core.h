@@ -18,6 +18,7 @@ namespace co2 {
 struct Pace {
   int local_steps = 0;                ///< τ in force
   int fragments = 0;                  ///< P in force
+  Wire wire = Wire::kPlain;           ///< in force
   double step_seconds = 0;            ///< one optimizer step, on the slowest worker
   double transfer_seconds = 0;        ///< one exchange of the whole model on the wire
   double cost_seconds = 0;            ///< what one exchange takes from the computation
@@ -114,6 +115,9 @@ class Core {
   const Options& options() const;  ///< with blanks filled in
   Pace pace() const;
   Clipping clipping() const;
+  /// Exchanges of a fragment that this worker had no part in, because its progress was not finite, or too large to be
+  /// added up. The others went on without it; with Restart::kKeep its parameters stay what they are.
+  std::int64_t left_out() const;
   Trace& trace();
 
   /// The flat buffers, in which parameters lie by group, each at a multiple of 16 elements: live parameters, and the

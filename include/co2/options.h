@@ -39,9 +39,10 @@ enum class ClipMode {
 enum class Wire {
   kPlain,     ///< the parameters' own dtype
   kBfloat16,  ///< two bytes per element; what rounding leaves behind stays with the worker and is sent later
-  kInt8,      ///< blocks of whole numbers of 8 bits with a scale (docs/wire.md); rounding leaves nothing behind for good
-  kInt4,      ///< of 4 bits
-  kInt2,      ///< of 2 bits: -1, 0 and 1
+  kInt8,  ///< blocks of whole numbers of 8 bits with a scale (docs/wire.md); rounding leaves nothing behind for good
+  kInt4,  ///< of 4 bits
+  kInt2,  ///< of 2 bits: -1, 0 and 1
+  kAuto,  ///< with Restart::kKeep int4, or int2 where that makes short rounds possible; kPlain otherwise
 };
 
 /// What forward and backward compute in.
@@ -71,7 +72,8 @@ struct Options {
   std::optional<ClipMode> clip_mode = {};
   std::optional<Restart> restart = {};
   std::optional<double> mix = {};  ///< rho: the worker's own share in Restart::kMix, 0..1; above 0 with a delay
-  Wire wire = Wire::kPlain;
+  Wire wire = Wire::kAuto;
+  bool checksum = false;                 ///< int8, int4 and int2 only: what arrives is compared with what was sent
   int accumulation_steps = 1;            ///< backward passes per step(); `ddp` sends after the last one, >= 1
   std::int64_t bucket_bytes = 25 << 20;  ///< about how much one collective carries, 1 KiB..1 GiB
   int island_size = 1;                   ///< K: workers that share gradients in every step; K divides their number

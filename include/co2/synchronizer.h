@@ -100,6 +100,7 @@ class Synchronizer {
   const Options& options() const;  ///< with blanks filled in; what is chosen while training: pace()
   Pace pace() const;
   Clipping clipping() const;
+  std::int64_t left_out() const;  ///< Core::left_out()
   Trace& trace();
 
   /// Scales the gradients down to a 2-norm of at most `max_norm` over the whole model, whoever holds which part of

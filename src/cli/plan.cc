@@ -87,7 +87,7 @@ int run(const PlanFlags& flags) {
   const Recipe recipe = placed(resolve(config.sync), config.workers);
   if (recipe.zero < config.sync.zero) processes::show(stderr, train::nothing_to_shard_text(config.sync.zero) + "\n");
   const ModelShape shape = train::task_type(config.task).shape(config);
-  const MemoryUse use = plan_memory(shape, recipe, state_copies(config));
+  const MemoryUse use = plan_memory(shape, recipe, state_copies(config), config.workers);
   const Traffic traffic = plan_traffic(shape, recipe, config.workers);
   if (!flags.json) {
     processes::show(stdout, table(config, recipe, shape.elements(), use, traffic));

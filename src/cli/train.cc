@@ -78,6 +78,7 @@ int run_train(const TrainFlags& flags) {
   settings.insert(settings.end(), flags.settings.begin(), flags.settings.end());
   apply_all(config, settings);
   check(config);
+  config = train::with_rate(config);
   train::task_type(config.task).check_data(config);
   const std::optional<Placement> placement = settle_workers(config, given(settings, "workers"));
   placed(resolve(config.sync), config.workers);  // before anybody starts: throws if the islands can't be

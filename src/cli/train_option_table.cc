@@ -76,8 +76,12 @@ OptionList optimizer_options() {
   OptionList options;
   options.push_back(
       option::one_of("optimizer", train::optimizer_names(), "The optimizer of each worker", CO2_FIELD(optimizer)));
-  options.push_back(option::number("learning-rate", 0, Highest::kLearningRate, option::Ends::kLowestOut,
-                                   "Its highest rate", CO2_FIELD(learning_rate)));
+  options.push_back(option::number("learning-rate", 0, Highest::kLearningRate, option::Ends::kBoth,
+                                   "Its highest rate, as for ddp; 0: the model's own", CO2_FIELD(learning_rate)));
+  options.push_back(option::number("rate-factor", 0, Highest::kRateFactor, option::Ends::kBoth,
+                                   "Times that rate on every worker; 0: the square root of their number where short "
+                                   "rounds average Adam's steps, otherwise 1",
+                                   CO2_FIELD(rate_factor)));
   options.push_back(option::number("weight-decay", 0, Highest::kWeightDecay, option::Ends::kBoth, "Weight decay",
                                    CO2_FIELD(weight_decay)));
   options.push_back(option::number("beta1", 0, 1, option::Ends::kHighestOut, "Adam's first beta; for sgd its momentum",
@@ -152,8 +156,12 @@ OptionList sync_options() {
   options.push_back(option::number("mix", 0, 1, option::Ends::kBoth, "ρ: the worker's own share in restart mix",
                                    CO2_FIELD(sync.mix)));
   options.push_back(option::one_of(
-      "wire", {"plain", "bfloat16"},
-      "What goes over the network: the parameters' own precision, or half the bytes of float32", CO2_FIELD(sync.wire)));
+      "wire", {"auto", "plain", "bfloat16", "int8", "int4", "int2"},
+      "What goes over the network: the parameters' own precision, 16, 8, 4 or 2 bits; auto: for co2 4, or 2 where that "
+      "makes short rounds possible, otherwise plain",
+      CO2_FIELD(sync.wire)));
+  options.push_back(option::yes_no("checksum", "Compare what arrives with what was sent (wires of 8 bits and less)",
+                                   CO2_FIELD(sync.checksum)));
   options.push_back(option::whole("accumulation-steps", 1, 1'000'000, "Backward passes per optimizer step",
                                   CO2_FIELD(sync.accumulation_steps)));
   options.push_back(option::whole("bucket-bytes", 1024, 1 << 30, "Largest single collective, in bytes",

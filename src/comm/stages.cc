@@ -3,7 +3,10 @@
 #include <c10/util/Exception.h>
 #include <co2/error.h>
 
+#include <pthread.h>
+#include <time.h>
 #include <algorithm>
+
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -198,6 +201,13 @@ Stages::~Stages() {
   lock.unlock();
   thread_.join();
   line_->under_way.clear();  // what never came to an end
+}
+
+double Stages::cpu_seconds() const {
+  clockid_t clock;
+  timespec time{};
+  if (pthread_getcpuclockid(thread_.native_handle(), &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 WorkPtr Stages::start(std::vector<Stage> stages, std::function<void()> last) {

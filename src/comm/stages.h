@@ -34,12 +34,15 @@ class Stages {
   /// failure of the whole.
   WorkPtr start(std::vector<Stage> stages, std::function<void()> last = nullptr);
 
+  /// Processor time that its thread has used so far.
+  double cpu_seconds() const;
+
  private:
   class Exchange;
   struct Line;
 
   std::shared_ptr<Line> line_;
-  std::thread thread_;
+  mutable std::thread thread_;
 };
 
 }  // namespace co2

@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "cluster/environment.h"
-#include "comm/wire_dtype.h"
 #include "doctor/interface.h"
 #include "doctor/machine.h"
 #include "doctor/network_meter.h"
@@ -18,6 +17,7 @@
 #include "doctor/step_meter.h"
 #include "island/memory_plan.h"
 #include "options/recipe.h"
+#include "outer/wire_dtype.h"
 #include "train/group.h"
 #include "train/option.h"
 #include "train/task_type.h"

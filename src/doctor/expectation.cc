@@ -6,6 +6,7 @@
 
 #include "lab/rate.h"
 #include "options/recipe.h"
+#include "outer/wire_dtype.h"
 
 namespace co2::doctor {
 
@@ -21,35 +22,40 @@ double divided(double a, double b) { return b > 0 ? a / b : 0; }
 }  // namespace
 
 Recommendation recommend(const Situation& s, const Recipe& recipe) {
-  const PaceLimits limits{.max_local_steps = recipe.max_local_steps,
+  const PaceLimits limits{.wires = wire_choices(recipe, at::kFloat),
+                          .max_local_steps = recipe.max_local_steps,
                           .fragments = recipe.fragments,
                           .fixed_fragments = recipe.fixed_fragments,
                           .exchange_share = recipe.exchange_share,
                           .latency = s.latency};
-  PaceControl control(limits, {recipe.local_steps, recipe.fragments});
+  PaceControl control(limits, {recipe.local_steps, recipe.fragments, recipe.wire});
   const double cost = s.outer + s.cycles;
   Recommendation result;
   result.plan = control.next({.step = s.step, .transfer = s.transfer, .cost = cost});
   result.bounded = control.bounded();
   const double longest = control.longest_hidden_transfer();
-  if (s.transfer > longest) result.bits_per_second_needed = divided(8.0 * static_cast<double>(s.wire_bytes), longest);
+  result.transfer = control.transfer();
+  if (result.transfer > longest) {
+    const double share = wire_element_bytes(result.plan.wire, at::kFloat) / limits.wires.front().element_bytes;
+    result.bits_per_second_needed = divided(8.0 * share * static_cast<double>(s.wire_bytes), longest);
+  }
   result.cost_share = divided(cost, result.plan.local_steps * s.step);
   return result;
 }
 
 std::string in_words(const Recommendation& r, const Situation& s, const Recipe& recipe) {
   const double round = r.plan.local_steps * s.step;
-  std::string text = fmt::format("--local-steps {}, {} fragment{}: ", r.plan.local_steps, r.plan.fragments,
-                                 r.plan.fragments == 1 ? "" : "s");
+  std::string text = fmt::format("--local-steps {}, {} fragment{}, --wire {}: ", r.plan.local_steps, r.plan.fragments,
+                                 r.plan.fragments == 1 ? "" : "s", name(r.plan.wire));
   if (!r.bounded) {
     return text + fmt::format("the transfer takes {:.0f} % of a round, exchanges cost {:.1f} % of the time",
-                              100 * divided(s.transfer, round), 100 * r.cost_share);
+                              100 * divided(r.transfer, round), 100 * r.cost_share);
   }
   text += fmt::format("the highest allowed (--max-local-steps {}), and too few. ", recipe.max_local_steps);
   if (r.bits_per_second_needed > 0) {
     return text + fmt::format(
                       "To hide the transfer they would need {}, this network gives {}. Raise "
-                      "--max-local-steps, take --wire bfloat16 or a larger --batch",
+                      "--max-local-steps, take --wire int2 or a larger --batch",
                       lab::format_rate(r.bits_per_second_needed),
                       lab::format_rate(divided(8.0 * static_cast<double>(s.wire_bytes), s.transfer)));
   }

@@ -28,6 +28,7 @@ struct Situation {
 /// What `--local-steps auto` would choose.
 struct Recommendation {
   Plan plan;
+  double transfer = 0;                ///< of the whole model, in the plan's form
   bool bounded = false;               ///< the largest allowed τ is too small
   double bits_per_second_needed = 0;  ///< for the largest allowed τ to hide the transfer; 0 if it does
   double cost_share = 0;              ///< of the time that exchanges take from training with this plan

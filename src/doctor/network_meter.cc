@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <limits>
 
 #include "base/clock.h"
 #include "base/spread.h"
 #include "comm/timed_all_reduce.h"
+#include "outer/wire_dtype.h"
 
 namespace co2::doctor {
 
@@ -34,9 +36,11 @@ std::vector<std::int64_t> transfer_sizes(std::int64_t model_bytes) {
 }
 
 NetworkFacts measure_network(Communicator& communicator, std::int64_t parameters, Wire wire) {
+  // Blocks take two exchanges of half an all-reduce each: it is the bytes that count.
   const at::ScalarType type = wire == Wire::kBfloat16 ? at::kBFloat16 : at::kFloat;
   const auto element = static_cast<std::int64_t>(at::elementSize(type));
-  const std::int64_t model_bytes = parameters * element;
+  const std::int64_t model_bytes =
+      std::llround(static_cast<double>(parameters) * wire_element_bytes(wire, at::kFloat)) / element * element;
   NetworkFacts facts;
   facts.model_wire_bytes = communicator.all_reduce_wire_bytes(model_bytes);
 

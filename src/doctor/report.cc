@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/human.h"
-#include "comm/wire_dtype.h"
 #include "lab/rate.h"
+#include "outer/wire_dtype.h"
 
 namespace co2::doctor {
 

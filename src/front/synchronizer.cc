@@ -138,6 +138,7 @@ std::int64_t Synchronizer::rounds() const { return impl_->core_.rounds(); }
 const Options& Synchronizer::options() const { return impl_->core_.options(); }
 Pace Synchronizer::pace() const { return impl_->core_.pace(); }
 Clipping Synchronizer::clipping() const { return impl_->core_.clipping(); }
+std::int64_t Synchronizer::left_out() const { return impl_->core_.left_out(); }
 Trace& Synchronizer::trace() { return impl_->core_.trace(); }
 const at::Tensor& Synchronizer::live() const { return impl_->core_.live(); }
 const at::Tensor& Synchronizer::consensus() const { return impl_->core_.consensus(); }

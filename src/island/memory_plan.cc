@@ -5,9 +5,10 @@
 #include <numeric>
 #include <utility>
 
-#include "comm/wire_dtype.h"
 #include "island/placed.h"
 #include "island/sharded_gradients.h"
+#include "options/wires.h"
+#include "outer/wire_dtype.h"
 
 namespace co2 {
 
@@ -93,7 +94,7 @@ std::int64_t ModelShape::elements() const {
   return total;
 }
 
-MemoryUse plan_memory(const ModelShape& shape, const Recipe& recipe, int state_copies) {
+MemoryUse plan_memory(const ModelShape& shape, const Recipe& recipe, int state_copies, int workers) {
   const Units units = units_of(shape, recipe);
   const std::int64_t shard = shape.elements() / recipe.island_size;
   MemoryUse use;
@@ -102,7 +103,13 @@ MemoryUse plan_memory(const ModelShape& shape, const Recipe& recipe, int state_c
   use.inner_state = kElementBytes * state_copies * (recipe.zero > 0 ? shard : shape.elements());
   if (recipe.exchange == Recipe::Exchange::kProgress) {
     use.outer_state = kElementBytes * 2 * shard;
-    const double wire_bytes = wire_element_bytes(recipe.wire, at::kFloat);
+    const int islands = workers / recipe.island_size;
+    const Wire wire = islands == 1 ? Wire::kPlain : recipe.wire;
+    double wire_bytes = wire_element_bytes(wire, at::kFloat);
+    if (in_blocks(wire)) {
+      use.outer_state += kElementBytes * shard;  // what rounding the sums has left behind
+      wire_bytes *= 2 + 1.0 / islands;           // what is sent, what comes to be added up, and the sum
+    }
     const double sent_bytes = recipe.restart == Restart::kKeep ? kElementBytes : 0;
     const std::int64_t elements = exchanges_in_flight(recipe) * shard / recipe.fragments;
     use.communication = std::llround((wire_bytes + sent_bytes) * static_cast<double>(elements));

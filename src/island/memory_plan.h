@@ -23,7 +23,7 @@ struct ModelShape {
 
 /// What one worker will hold for training, without running it: docs/zero.md has the formulas. `state_copies`: tensors
 /// of a parameter's size that the inner optimizer keeps for it (AdamW: 2).
-MemoryUse plan_memory(const ModelShape& shape, const Recipe& recipe, int state_copies);
+MemoryUse plan_memory(const ModelShape& shape, const Recipe& recipe, int state_copies, int workers);
 
 /// Bytes that one worker sends in a step, to its island and, on average, to the other islands.
 struct Traffic {

@@ -27,7 +27,12 @@ constexpr Names<Strategy, 9> kStrategies{{{Strategy::kNone, "none"},
 constexpr Names<Restart, 3> kRestarts{{{Restart::kPaper, "paper"}, {Restart::kKeep, "keep"}, {Restart::kMix, "mix"}}};
 constexpr Names<ClipMode, 3> kClipModes{
     {{ClipMode::kUsual, "usual"}, {ClipMode::kValue, "value"}, {ClipMode::kNorm, "norm"}}};
-constexpr Names<Wire, 2> kWires{{{Wire::kPlain, "plain"}, {Wire::kBfloat16, "bfloat16"}}};
+constexpr Names<Wire, 6> kWires{{{Wire::kAuto, "auto"},
+                                 {Wire::kPlain, "plain"},
+                                 {Wire::kBfloat16, "bfloat16"},
+                                 {Wire::kInt8, "int8"},
+                                 {Wire::kInt4, "int4"},
+                                 {Wire::kInt2, "int2"}}};
 constexpr Names<Compute, 2> kComputes{{{Compute::kPlain, "plain"}, {Compute::kBfloat16, "bfloat16"}}};
 
 template <typename T, std::size_t N>

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "options/wires.h"
+
 namespace co2 {
 
 namespace {
@@ -126,8 +128,21 @@ void check_meaning(const Options& o, const Recipe& r) {
     refuse("clip_mode", o.clip_mode.has_value());
     refuse("restart", o.restart.has_value());
     refuse("mix", o.mix.has_value());
-    refuse("wire", o.wire != Wire::kPlain);
+    refuse("wire", o.wire != Wire::kPlain && o.wire != Wire::kAuto);
+    refuse("checksum", o.checksum);
     return;
+  }
+  if (in_blocks(r.wire) && r.restart == Restart::kPaper) {
+    throw OptionError(fmt::format(
+        "wire = {} is not allowed with restart 'paper', which would throw away what rounding leaves behind: use wire = "
+        "bfloat16 or plain, or restart 'keep', as strategy 'co2' does",
+        name(o.wire)));
+  }
+  if (o.checksum && !in_blocks(r.wire)) {
+    throw OptionError(fmt::format(
+        "checksum has no meaning for wire = {}, which the network adds up: use int8, int4 or int2, or leave "
+        "it out",
+        name(r.wire)));
   }
   if (o.mix && r.restart != Restart::kMix) {
     throw OptionError(fmt::format("mix = {} has no meaning with restart '{}': use restart 'mix', or leave it out",
@@ -181,7 +196,7 @@ Recipe resolve(const Options& o) {
   r.fixed_fragments = o.fragments.has_value();
   r.max_local_steps = o.max_local_steps;
   r.exchange_share = o.exchange_share;
-  r.wire = o.wire;
+  r.checksum = o.checksum;
   r.accumulation_steps = o.accumulation_steps;
   r.bucket_bytes = o.bucket_bytes;
   r.island_size = o.island_size;
@@ -201,6 +216,9 @@ Recipe resolve(const Options& o) {
   if (o.restart) r.restart = *o.restart;
   if (o.mix) r.mix = *o.mix;
   if (o.restart && *o.restart == Restart::kMix && !o.mix && r.mix == 0) r.mix = 0.5;
+  const bool rounding_is_free = r.exchange == Recipe::Exchange::kProgress && r.restart == Restart::kKeep;
+  r.adaptive_wire = o.wire == Wire::kAuto && rounding_is_free && r.adaptive;
+  r.wire = o.wire != Wire::kAuto ? o.wire : rounding_is_free ? Wire::kInt4 : Wire::kPlain;
   check_ranges(r);
   check_meaning(o, r);
   // The steps since a launch are on the wire only if the next launch is the moment of the apply. With one fragment that
@@ -238,6 +256,7 @@ Options filled_in(const Options& options) {
   fill(result.clip_mode, recipe.clip_mode);
   fill(result.restart, recipe.restart);
   fill(result.mix, recipe.mix);
+  if (recipe.exchange == Recipe::Exchange::kProgress && !recipe.adaptive_wire) result.wire = recipe.wire;
   return result;
 }
 

@@ -27,7 +27,9 @@ struct Recipe {
   ClipMode clip_mode = ClipMode::kUsual;
   Restart restart = Restart::kPaper;
   double mix = 0;
-  Wire wire = Wire::kPlain;
+  Wire wire = Wire::kPlain;    ///< of the first round, never kAuto; all others have the same unless `adaptive_wire`
+  bool adaptive_wire = false;  ///< int4 or int2, chosen with τ
+  bool checksum = false;
   int accumulation_steps = 1;
   std::int64_t bucket_bytes = 25 << 20;
   int island_size = 1;

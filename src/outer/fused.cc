@@ -32,6 +32,7 @@ namespace {
 
 // 256 KiB of each array: long enough for the hardware's prefetchers, short enough to give every thread its share.
 constexpr std::int64_t kChunk = 1 << 16;
+static_assert(kChunk % kBlock == 0);
 
 // From 8 MiB per array a launch's four arrays fill a last-level cache, and storing past it is faster.
 constexpr std::int64_t kStreamFrom = 1 << 21;
@@ -52,12 +53,24 @@ auto sum_over_chunks(std::int64_t size, const Body& body) {
 }
 
 template <class Wire>
-const WireKernel<Wire>& of(const Kernel& kernel) {
-  if constexpr (std::is_same_v<Wire, Bfloat16>) {
+const auto& of(const Kernel& kernel) {
+  if constexpr (kBitsOf<Wire> == 8) {
+    return kernel.int8;
+  } else if constexpr (kBitsOf<Wire> == 4) {
+    return kernel.int4;
+  } else if constexpr (kBitsOf<Wire> == 2) {
+    return kernel.int2;
+  } else if constexpr (std::is_same_v<Wire, Bfloat16>) {
     return kernel.bfloat16;
   } else {
     return kernel.plain;
   }
+}
+
+/// Where a chunk begins in what goes over the network.
+template <class Wire>
+Wire* from(Wire* wire, std::int64_t begin) {
+  return wire + (kBitsOf<std::remove_const_t<Wire>> > 0 ? begin / kBlock : begin);
 }
 
 }  // namespace
@@ -71,7 +84,7 @@ template <class Wire>
 double launch(const Kernel& kernel, const float* consensus, const float* live, float weight, Wire* wire, float* sent,
               std::int64_t size) {
   return sum_over_chunks(size, [&](std::int64_t begin, std::int64_t end) {
-    return of<Wire>(kernel).launch(consensus + begin, live + begin, weight, wire + begin,
+    return of<Wire>(kernel).launch(consensus + begin, live + begin, weight, from(wire, begin),
                                    sent == nullptr ? nullptr : sent + begin, end - begin, size >= kStreamFrom);
   });
 }
@@ -85,7 +98,7 @@ ApplyNorms apply(const Kernel& kernel, const ApplyJob<Wire>& job, const ApplyVar
 template <class Wire>
 double squared_norm(const Kernel& kernel, const Wire* values, std::int64_t size) {
   return sum_over_chunks(size, [&](std::int64_t begin, std::int64_t end) {
-    return of<Wire>(kernel).squared_norm(values + begin, end - begin);
+    return of<Wire>(kernel).squared_norm(from(values, begin), end - begin);
   });
 }
 
@@ -93,8 +106,15 @@ template <class Wire>
 double next_momentum_squared_norm(const Kernel& kernel, const Wire* sum, float progress_scale, const float* momentum,
                                   float momentum_factor, std::int64_t size) {
   return sum_over_chunks(size, [&](std::int64_t begin, std::int64_t end) {
-    return of<Wire>(kernel).next_momentum_squared_norm(sum + begin, progress_scale, momentum + begin, momentum_factor,
-                                                       end - begin);
+    return of<Wire>(kernel).next_momentum_squared_norm(from(sum, begin), progress_scale, momentum + begin,
+                                                       momentum_factor, end - begin);
+  });
+}
+
+template <int kBits>
+std::int64_t add_up(const Kernel& kernel, const AddUpJob<kBits>& job, std::int64_t blocks) {
+  return sum_over_chunks(blocks * kBlock, [&](std::int64_t begin, std::int64_t end) {
+    return of<Block<kBits>>(kernel).add_up(job, begin / kBlock, end / kBlock);
   });
 }
 
@@ -105,7 +125,13 @@ double next_momentum_squared_norm(const Kernel& kernel, const Wire* sum, float p
   template double next_momentum_squared_norm(const Kernel&, const Wire*, float, const float*, float, std::int64_t);
 CO2_FOR_WIRE(float)
 CO2_FOR_WIRE(Bfloat16)
+CO2_FOR_WIRE(Block<8>)
+CO2_FOR_WIRE(Block<4>)
+CO2_FOR_WIRE(Block<2>)
 #undef CO2_FOR_WIRE
+template std::int64_t add_up(const Kernel&, const AddUpJob<8>&, std::int64_t);
+template std::int64_t add_up(const Kernel&, const AddUpJob<4>&, std::int64_t);
+template std::int64_t add_up(const Kernel&, const AddUpJob<2>&, std::int64_t);
 
 }  // namespace fused
 }  // namespace co2::outer

@@ -13,7 +13,7 @@ namespace co2::outer::fused {
 /// The widest kernel of this CPU.
 const Kernel& best_kernel();
 
-/// `Wire` is float or Bfloat16.
+/// `Wire` is float, Bfloat16 or a Block.
 template <class Wire>
 double launch(const Kernel& kernel, const float* consensus, const float* live, float weight, Wire* wire, float* sent,
               std::int64_t size);
@@ -24,5 +24,8 @@ double squared_norm(const Kernel& kernel, const Wire* values, std::int64_t size)
 template <class Wire>
 double next_momentum_squared_norm(const Kernel& kernel, const Wire* sum, float progress_scale, const float* momentum,
                                   float momentum_factor, std::int64_t size);
+/// Returns how many of the `blocks` had to be left empty.
+template <int kBits>
+std::int64_t add_up(const Kernel& kernel, const AddUpJob<kBits>& job, std::int64_t blocks);
 
 }  // namespace co2::outer::fused

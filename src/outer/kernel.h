@@ -5,23 +5,26 @@
 #include <cstdint>
 #include <vector>
 
+#include "outer/blocks.h"
+
 /// The innermost loops of the outer pass on raw float32 arrays: single-threaded, any length, any alignment. What goes
-/// over the network may be bfloat16 instead, which is read and written in the same pass.
+/// over the network may be bfloat16 or blocks of few bits instead, which are read and written in the same pass.
 ///
 /// kernel.inc is compiled once per vector width. All widths give the same bits: no fused multiply-add, and norms are
 /// summed in kLanes double-precision lanes (element i belongs to lane i mod kLanes), which are then added in order.
-/// kernel.inc calls no library function, so that no function compiled for a newer CPU can be picked by the
-/// linker for the rest of the program.
+/// kernel.inc calls no library function (but C's memcpy), so that no function compiled for a newer CPU can be picked by
+/// the linker for the rest of the program.
 namespace co2::outer {
 
 /// The upper half of a float32, bit by bit.
 enum class Bfloat16 : std::uint16_t {};
 
-/// One apply: the arrays, and outer_pass.h's Move in the precision of the arrays. `Wire` is float or Bfloat16.
+/// One apply: the arrays, and outer_pass.h's Move in the precision of the arrays. `Wire` is float, Bfloat16 or a Block;
+/// the first element of the arrays is then the first one of a block.
 template <class Wire>
 struct ApplyJob {
   const Wire* sum;
-  float* momentum;
+  float* momentum;  ///< not touched if the variant has none
   float* consensus;
   const float* sent;  ///< only read by Restart::kKeep
   float* live;
@@ -40,6 +43,7 @@ struct ApplyVariant {
   bool nesterov;
   bool clip;
   bool norm;
+  bool without_momentum = false;  ///< as if it were 0 before and were forgotten; not with `nesterov` nor `clip`
 };
 
 /// Squared 2-norms that fall out of an apply, each 0 unless the variant asks for it.
@@ -60,10 +64,10 @@ struct ApplyNorms {
 template <class Wire>
 struct WireKernel {
   /// Returns the squared norm of the progress that is sent. `sent` may be null. `stream` writes past the caches, which
-  /// pays when the arrays are larger than them.
+  /// pays when the arrays are larger than them. Blocks: NaN if one had to be left empty (docs/wire.md).
   double (*launch)(const float* consensus, const float* live, float weight, Wire* wire, float* sent, std::int64_t size,
                    bool stream);
-  /// Elements [begin, end) of the job.
+  /// Elements [begin, end) of the job; `begin` is the first of a block.
   using Apply = ApplyNorms (*)(const ApplyJob<Wire>& job, std::int64_t begin, std::int64_t end);
   Apply (*apply)(const ApplyVariant& variant);
   double (*squared_norm)(const Wire* values, std::int64_t size);
@@ -72,10 +76,31 @@ struct WireKernel {
                                        float momentum_factor, std::int64_t size);
 };
 
+/// The owner's stage of a wire of blocks: outer_pass.h's add_up.
+template <int kBits>
+struct AddUpJob {
+  const Block<kBits>* const* parts;
+  std::int64_t count;  ///< of parts, at least 1
+  float weight;
+  float inverse_weight;
+  float* rest;
+  std::int64_t numel;  ///< of `rest`: elements of blocks beyond it have none
+  Block<kBits>* out;
+};
+
+template <int kBits>
+struct BlockKernel : WireKernel<Block<kBits>> {
+  /// Blocks [begin, end) of the job. Returns how many of them had to be left empty.
+  std::int64_t (*add_up)(const AddUpJob<kBits>& job, std::int64_t begin, std::int64_t end);
+};
+
 struct Kernel {
   const char* name;
   WireKernel<float> plain;
   WireKernel<Bfloat16> bfloat16;
+  BlockKernel<8> int8;
+  BlockKernel<4> int4;
+  BlockKernel<2> int2;
 };
 
 /// The kernels that this CPU can run, widest first.

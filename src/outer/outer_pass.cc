@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
-#include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "outer/fused.h"
@@ -23,13 +23,51 @@ void check(const at::Tensor& tensor, const char* name, const at::Tensor& like, b
               like.numel(), " of ", like.dtype(), " on ", like.device());
 }
 
+/// Whole blocks of a wire, `count` of them.
+void check_blocks(const at::Tensor& blocks, const char* name, Wire wire, std::int64_t count, at::Device device) {
+  TORCH_CHECK(in_blocks(wire), "outer pass: wire = ", co2::name(wire), " is not one of blocks");
+  TORCH_CHECK(blocks.defined(), "outer pass: ", name, " is undefined");
+  TORCH_CHECK(blocks.dim() == 1 && blocks.is_contiguous() && blocks.scalar_type() == at::kByte, "outer pass: ", name,
+              " must be bytes, one-dimensional and contiguous, but is of ", blocks.dtype(), " with sizes ",
+              blocks.sizes(), " and strides ", blocks.strides());
+  TORCH_CHECK(blocks.numel() == count * block_bytes(wire) && blocks.device() == device, "outer pass: ", name, " has ",
+              blocks.numel(), " bytes on ", blocks.device(), ", but ", count, " blocks of ", co2::name(wire), " on ",
+              device, " are expected");
+}
+
+void check(const Wired& values, const char* name, const at::Tensor& like, bool may_begin_in_block = false) {
+  if (!in_blocks(values.wire)) return check(values.data, name, like, /*may_be_bfloat16=*/true);
+  TORCH_CHECK(values.numel == like.numel(), "outer pass: ", name, " has ", values.numel, " elements, the others have ",
+              like.numel());
+  TORCH_CHECK(values.first >= 0 && values.first < (may_begin_in_block ? kBlock : 1), "outer pass: ", name,
+              " begins at element ", values.first, " of a block");
+  check_blocks(values.data, name, values.wire, blocks_for(values.first + values.numel), like.device());
+}
+
 bool can_fuse(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.scalar_type() == at::kFloat; }
 
-/// Calls body(pointer) with a float* or a Bfloat16*, by the tensor's dtype.
+/// Calls body(pointer) with a float*, a Bfloat16* or a Block*.
 template <class Body>
-auto with_wire(const at::Tensor& wire, const Body& body) {
-  if (wire.scalar_type() == at::kBFloat16) return body(static_cast<Bfloat16*>(wire.mutable_data_ptr()));
-  return body(wire.mutable_data_ptr<float>());
+auto with_wire(const Wired& wired, const Body& body) {
+  void* data = wired.data.mutable_data_ptr();
+  switch (wired.wire) {
+    case Wire::kInt8: return body(static_cast<Block<8>*>(data));
+    case Wire::kInt4: return body(static_cast<Block<4>*>(data));
+    case Wire::kInt2: return body(static_cast<Block<2>*>(data));
+    default: break;
+  }
+  if (wired.data.scalar_type() == at::kBFloat16) return body(static_cast<Bfloat16*>(data));
+  return body(static_cast<float*>(data));
+}
+
+float value_of(const float* values, std::int64_t i) { return values[i]; }
+float value_of(const Bfloat16* values, std::int64_t i) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(values[i]) << 16);
+}
+template <int kBits>
+float value_of(const Block<kBits>* blocks, std::int64_t i) {
+  const Block<kBits>& block = blocks[i / kBlock];
+  return scale_of(block) * static_cast<float>(code_of(block, i % kBlock));
 }
 
 /// A scalar in the precision of the arrays. LibTorch's operators refuse one that overflows, and so do we.
@@ -38,6 +76,9 @@ float narrow(double value, const char* name) {
   TORCH_CHECK(std::isfinite(result) || !std::isfinite(value), "outer pass: ", name, " = ", value, " overflows float32");
   return result;
 }
+
+/// Whether nothing of it would ever be read.
+bool may_go_without_momentum(const Move& move) { return move.momentum == 0 && move.clip == 0 && !move.nesterov; }
 
 }  // namespace
 
@@ -55,24 +96,77 @@ double launch(const at::Tensor& consensus, const at::Tensor& live, double weight
   });
 }
 
-ApplyNorms apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
+double encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire, const at::Tensor& blocks,
+              const at::Tensor& sent) {
+  check(consensus, "consensus", consensus);
+  check(live, "live", consensus);
+  check_blocks(blocks, "blocks", wire, blocks_for(consensus.numel()), consensus.device());
+  if (sent.defined()) check(sent, "sent", consensus);
+  TORCH_CHECK(weight > 0, "outer pass: weight = ", weight, " must be positive");
+  if (!can_fuse(consensus)) return with_operators::encode(consensus, live, weight, wire, blocks, sent);
+  return with_wire({blocks, wire, consensus.numel()}, [&](auto* data) {
+    return fused::launch(fused::best_kernel(), consensus.const_data_ptr<float>(), live.const_data_ptr<float>(),
+                         narrow(weight, "weight"), data, sent.defined() ? sent.mutable_data_ptr<float>() : nullptr,
+                         consensus.numel());
+  });
+}
+
+std::int64_t add_up(const std::vector<at::Tensor>& parts, Wire wire, double total_weight, const at::Tensor& rest,
+                    const at::Tensor& out) {
+  check(rest, "rest", rest);
+  TORCH_CHECK(rest.scalar_type() == at::kFloat, "outer pass: rest must be of float, not ", rest.dtype());
+  TORCH_CHECK(in_blocks(wire), "outer pass: wire = ", co2::name(wire), " is not one of blocks");
+  TORCH_CHECK(out.defined(), "outer pass: out is undefined");
+  const std::int64_t blocks = out.numel() / block_bytes(wire);
+  check_blocks(out, "out", wire, blocks, rest.device());
+  TORCH_CHECK(rest.numel() <= blocks * kBlock, "outer pass: rest has ", rest.numel(), " elements, out only ", blocks,
+              " blocks");
+  TORCH_CHECK(!parts.empty(), "outer pass: there are no parts to add up");
+  for (const at::Tensor& part : parts) check_blocks(part, "a part", wire, blocks, rest.device());
+  TORCH_CHECK(total_weight >= 0, "outer pass: total_weight = ", total_weight, " must not be negative");
+  if (total_weight == 0) {
+    out.zero_();
+    return 0;
+  }
+  if (!can_fuse(rest)) return with_operators::add_up(parts, wire, total_weight, rest, out);
+  return with_wire({out, wire, rest.numel()}, [&]<class Form>(Form* data) -> std::int64_t {
+    if constexpr (kBitsOf < Form >> 0) {
+      std::vector<const Form*> pointers;
+      for (const at::Tensor& part : parts) pointers.push_back(static_cast<const Form*>(part.const_data_ptr()));
+      const AddUpJob<kBitsOf<Form>> job = {.parts = pointers.data(),
+                                           .count = static_cast<std::int64_t>(pointers.size()),
+                                           .weight = narrow(total_weight, "total_weight"),
+                                           .inverse_weight = narrow(1 / total_weight, "1 / total_weight"),
+                                           .rest = rest.mutable_data_ptr<float>(),
+                                           .numel = rest.numel(),
+                                           .out = data};
+      return fused::add_up(fused::best_kernel(), job, blocks);
+    }
+    return 0;  // checked above
+  });
+}
+
+ApplyNorms apply(const Wired& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
                  const at::Tensor& live, const Move& move, bool want_norm) {
   const bool keep = move.restart == Restart::kKeep;
   check(consensus, "consensus", consensus);
-  check(sum, "sum", consensus, /*may_be_bfloat16=*/true);
-  check(momentum, "momentum", consensus);
+  check(sum, "sum", consensus);
+  if (momentum.defined() || !may_go_without_momentum(move)) check(momentum, "momentum", consensus);
   check(live, "live", consensus);
   if (keep) check(sent, "sent", consensus);
   TORCH_CHECK(move.clip >= 0, "outer pass: clip = ", move.clip, " must be 0 (off) or positive");
   TORCH_CHECK(move.mix >= 0 && move.mix <= 1, "outer pass: mix = ", move.mix, " must be within 0..1");
   if (!can_fuse(consensus)) return with_operators::apply(sum, momentum, consensus, sent, live, move, want_norm);
 
-  const ApplyVariant variant = {
-      .restart = move.restart, .nesterov = move.nesterov, .clip = move.clip > 0, .norm = want_norm};
+  const ApplyVariant variant = {.restart = move.restart,
+                                .nesterov = move.nesterov,
+                                .clip = move.clip > 0,
+                                .norm = want_norm,
+                                .without_momentum = !momentum.defined()};
   return with_wire(sum, [&]<class Wire>(Wire* data) {
     const ApplyJob<Wire> job = {
         .sum = data,
-        .momentum = momentum.mutable_data_ptr<float>(),
+        .momentum = momentum.defined() ? momentum.mutable_data_ptr<float>() : nullptr,
         .consensus = consensus.mutable_data_ptr<float>(),
         .sent = keep ? sent.const_data_ptr<float>() : nullptr,
         .live = live.mutable_data_ptr<float>(),
@@ -88,37 +182,44 @@ ApplyNorms apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Te
   });
 }
 
-double squared_norm(const at::Tensor& tensor) {
-  check(tensor, "tensor", tensor);
-  const bool is_bfloat16 = tensor.is_cpu() && tensor.scalar_type() == at::kBFloat16;
-  if (!can_fuse(tensor) && !is_bfloat16) return with_operators::squared_norm(tensor);
-  return with_wire(tensor,
-                   [&](const auto* data) { return fused::squared_norm(fused::best_kernel(), data, tensor.numel()); });
+double squared_norm(const Wired& values) {
+  if (in_blocks(values.wire)) {
+    TORCH_CHECK(values.data.defined() && values.first == 0, "outer pass: tensor does not begin with a block");
+    check_blocks(values.data, "tensor", values.wire, blocks_for(values.numel), values.data.device());
+    if (!values.data.is_cpu()) return with_operators::squared_norm(values);
+  } else {
+    check(values.data, "tensor", values.data);
+    const bool is_bfloat16 = values.data.is_cpu() && values.data.scalar_type() == at::kBFloat16;
+    if (!can_fuse(values.data) && !is_bfloat16) return with_operators::squared_norm(values);
+  }
+  return with_wire(values,
+                   [&](const auto* data) { return fused::squared_norm(fused::best_kernel(), data, values.numel); });
 }
 
-void rest_if_rounding(const at::Tensor& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
+void rest_if_rounding(const Wired& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
                       double rate) {
   check(momentum, "momentum", momentum);
   check(consensus, "consensus", momentum);
-  check(sum, "sum", momentum, /*may_be_bfloat16=*/true);
+  check(sum, "sum", momentum, /*may_begin_in_block=*/true);
   if (!can_fuse(momentum)) return with_operators::rest_if_rounding(sum, scale, consensus, momentum, rate);
-  const auto rests = [&](const auto* progress) {
+  const bool rests = with_wire(sum, [&](const auto* progress) {
     const float* x = consensus.const_data_ptr<float>();
     const float* m = momentum.const_data_ptr<float>();
     for (std::int64_t i = 0; i < momentum.numel(); ++i) {
       const double limit = (std::abs(double{x[i]}) + std::abs(double{m[i]}) * rate) * kRounding;
-      if (!(std::abs(static_cast<double>(static_cast<float>(progress[i]))) * scale <= limit)) return false;
+      if (!(std::abs(double{value_of(progress, sum.first + i)}) * scale <= limit)) return false;
     }
     return true;
-  };
-  const bool none = sum.scalar_type() == at::kBFloat16 ? rests(sum.const_data_ptr<at::BFloat16>())
-                                                       : rests(sum.const_data_ptr<float>());
-  if (none) momentum.zero_();
+  });
+  if (rests) momentum.zero_();
 }
 
-double next_momentum_squared_norm(const at::Tensor& sum, const at::Tensor& momentum, const Move& move) {
+double next_momentum_squared_norm(const Wired& sum, const at::Tensor& momentum, const Move& move) {
+  if (!momentum.defined() && may_go_without_momentum(move)) {
+    return move.progress_scale * move.progress_scale * squared_norm(sum);
+  }
   check(momentum, "momentum", momentum);
-  check(sum, "sum", momentum, /*may_be_bfloat16=*/true);
+  check(sum, "sum", momentum);
   if (!can_fuse(momentum)) return with_operators::next_momentum_squared_norm(sum, momentum, move);
   return with_wire(sum, [&](const auto* data) {
     return fused::next_momentum_squared_norm(fused::best_kernel(), data, narrow(move.progress_scale, "progress_scale"),

@@ -3,16 +3,21 @@
 #include <ATen/core/Tensor.h>
 #include <co2/options.h>
 
+#include <cstdint>
+#include <vector>
+
 #include "outer/kernel.h"
+#include "outer/wired.h"
 
 /// Pure arithmetic on flat buffers, no communication: docs/algorithm.md, "One exchange".
 ///
-/// Tensors are one-dimensional, contiguous, of the same length, floating dtype and device; only `wire` and `sum`, what
-/// goes over the network, may be bfloat16 while the others have a wider dtype. float32 on a CPU takes one
-/// fused, vectorised pass; everything else takes a chain of LibTorch operators that gives the same numbers up to
-/// rounding. Results of the fused pass do not depend on the number of threads nor on the CPU's vector width: workers on
-/// different CPUs keep the same consensus, bit for bit. (The operators promise that only between equal devices with an
-/// equal number of threads, and only their norms depend on the latter.) NaNs are never hidden, not by a clip either.
+/// Tensors are one-dimensional, contiguous, of the same length, floating dtype and device; only what
+/// goes over the network, `wire` and `sum`, may be bfloat16 or blocks of few bits while the others have a wider dtype.
+/// float32 on a CPU takes one fused, vectorised pass; everything else takes a chain of LibTorch operators that gives
+/// the same numbers up to rounding. Results of the fused pass do not depend on the number of threads nor on the CPU's
+/// vector width: workers on different CPUs keep the same consensus, bit for bit. (The operators promise that only
+/// between equal devices with an equal number of threads, and only their norms depend on the latter.) NaNs are never
+/// hidden, not by a clip either.
 ///
 /// Tensors of one call must not overlap. Autograd does not see any of it.
 namespace co2::outer {
@@ -25,6 +30,24 @@ inline constexpr double kRounding = 0x1p-20;
 /// does not need it. Returns the squared 2-norm of what is sent.
 double launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
               const at::Tensor& sent);
+
+/// encode: the launch of a wire of blocks, which takes weight * (consensus - live), in float32, and a weight above 0.
+/// `blocks` are blocks_for(numel) * block_bytes(wire) bytes. sent = code * (scale / weight), the quotient rounded once
+/// per block, may be undefined. Returns the squared 2-norm of `sent`, of its products before they are rounded: NaN if a
+/// block had no scale that fits (docs/wire.md), which must not be sent. Of such a block, everything is zeros.
+double encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire, const at::Tensor& blocks,
+              const at::Tensor& sent);
+
+/// The stage between two exchanges of blocks, at the owner of a share of them:
+///     S    = ((p_0 + p_1) + p_2 ...) + total_weight * rest     in float32
+///     out  = S in blocks
+///     rest = (S - out) / total_weight
+/// so that what rounding leaves behind goes out with the next sum. Each of `parts`, at least one, and `out` are as many
+/// whole blocks. `rest` is float32 whatever the parameters are; it may end before the blocks do, and then nothing is
+/// left of the elements behind. With a total weight of 0, which says that nobody sends anything, `out` becomes 0 and
+/// `rest` remains. Returns how many blocks overflowed: these become 0 and their rest remains too.
+std::int64_t add_up(const std::vector<at::Tensor>& parts, Wire wire, double total_weight, const at::Tensor& rest,
+                    const at::Tensor& out);
 
 /// The scalars of one apply, for elements that share an inner rate.
 struct Move {
@@ -44,33 +67,39 @@ struct Move {
 ///     move      = rate * (nesterov ? g + β momentum : momentum)
 ///     consensus = consensus - move
 ///     live      = consensus | live + sent - move | (1-ρ) consensus + ρ live
-/// `sent` is only read by Restart::kKeep. Of the norms, that of the move is only there if `want_norm`, and those of the
-/// clip if one by value is on.
-ApplyNorms apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
+/// `sum` must begin with a block, if it is in blocks. `momentum` may be undefined if β is 0 and nobody asks for
+/// Nesterov or a clip by value: then it is taken for 0 and not kept. `sent` is only read by Restart::kKeep. Of the
+/// norms, that of the move is only there if `want_norm`, and those of the clip if one by value is on.
+ApplyNorms apply(const Wired& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
                  const at::Tensor& live, const Move& move, bool want_norm);
 
-/// Squared 2-norm, in a fixed order of summation.
-double squared_norm(const at::Tensor& tensor);
+/// Squared 2-norm, in a fixed order of summation. Blocks: from the beginning of one.
+double squared_norm(const Wired& values);
 
 /// Drops the momentum of a parameter that nobody trains: no element of scale * sum is more than what rounding leaves of
 /// the consensus and of a move by rate * momentum, 2^-20 of them. Quick if one of the first is. (On a device nothing is
-/// looked at from here.)
-void rest_if_rounding(const at::Tensor& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
+/// looked at from here.) `sum` may begin anywhere in a block.
+void rest_if_rounding(const Wired& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
                       double rate);
 
-/// Squared 2-norm of β momentum + progress_scale * sum, the momentum as it would be before clipping.
-double next_momentum_squared_norm(const at::Tensor& sum, const at::Tensor& momentum, const Move& move);
+/// Squared 2-norm of β momentum + progress_scale * sum, the momentum as it would be before clipping. `sum` and
+/// `momentum` as in apply.
+double next_momentum_squared_norm(const Wired& sum, const at::Tensor& momentum, const Move& move);
 
 /// The same functions as chains of LibTorch operators: the path for other devices and dtypes, and the test's reference.
 namespace with_operators {
 double launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
               const at::Tensor& sent);
-ApplyNorms apply(const at::Tensor& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
+double encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire, const at::Tensor& blocks,
+              const at::Tensor& sent);
+std::int64_t add_up(const std::vector<at::Tensor>& parts, Wire wire, double total_weight, const at::Tensor& rest,
+                    const at::Tensor& out);
+ApplyNorms apply(const Wired& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
                  const at::Tensor& live, const Move& move, bool want_norm);
-double squared_norm(const at::Tensor& tensor);
-void rest_if_rounding(const at::Tensor& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
+double squared_norm(const Wired& values);
+void rest_if_rounding(const Wired& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
                       double rate);
-double next_momentum_squared_norm(const at::Tensor& sum, const at::Tensor& momentum, const Move& move);
+double next_momentum_squared_norm(const Wired& sum, const at::Tensor& momentum, const Move& move);
 }  // namespace with_operators
 
 }  // namespace co2::outer

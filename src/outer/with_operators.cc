@@ -21,11 +21,12 @@ double launch(const at::Tensor& consensus, const at::Tensor& live, double weight
   return norm;
 }
 
-ApplyNorms apply(const at::Tensor& wire_sum, const at::Tensor& momentum, const at::Tensor& consensus,
+ApplyNorms apply(const Wired& wire_sum, const at::Tensor& own_momentum, const at::Tensor& consensus,
                  const at::Tensor& sent, const at::Tensor& live, const Move& move, bool want_norm) {
   ApplyNorms norms;
   const at::NoGradGuard no_grad;
-  const at::Tensor sum = wire_sum.to(consensus.scalar_type());  // no copy if it has that dtype
+  const at::Tensor sum = decode(wire_sum).to(consensus.scalar_type());  // no copy if it has that dtype
+  const at::Tensor momentum = own_momentum.defined() ? own_momentum : at::zeros_like(consensus);
   momentum.mul_(move.momentum).add_(sum, move.progress_scale);
   if (move.momentum_scale != 1) momentum.mul_(move.momentum_scale);
   if (move.clip > 0) {
@@ -50,8 +51,9 @@ ApplyNorms apply(const at::Tensor& wire_sum, const at::Tensor& momentum, const a
 // LibTorch accumulates a norm in the dtype that it is asked for: over 20 M elements float32 is off by 1e-3, and float64
 // is twenty times slower on a CPU. So: norms of short rows in float32 (half precision would overflow), and their
 // squares summed in float64.
-double squared_norm(const at::Tensor& tensor) {
+double squared_norm(const Wired& values) {
   const at::NoGradGuard no_grad;
+  const at::Tensor tensor = decode(values);
   constexpr std::int64_t kRow = 1024;
   const at::ScalarType dtype = tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto of_rows = [dtype](const at::Tensor& rows) {
@@ -63,7 +65,7 @@ double squared_norm(const at::Tensor& tensor) {
   return (of_rows(rows) + of_rows(rest)).item<double>();
 }
 
-void rest_if_rounding(const at::Tensor& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
+void rest_if_rounding(const Wired& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
                       double rate) {
   const at::NoGradGuard no_grad;
   const auto wide = momentum.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
@@ -72,13 +74,13 @@ void rest_if_rounding(const at::Tensor& sum, double scale, const at::Tensor& con
     return at::maximum(values, values.neg());
   };
   const at::Tensor limit = magnitude(momentum).mul_(rate).add_(magnitude(consensus)).mul_(kRounding);
-  const at::Tensor progress = magnitude(sum).mul_(scale);
+  const at::Tensor progress = magnitude(decode(sum)).mul_(scale);
   momentum.masked_fill_(progress.le(limit).all(), 0);
 }
 
-double next_momentum_squared_norm(const at::Tensor& sum, const at::Tensor& momentum, const Move& move) {
+double next_momentum_squared_norm(const Wired& sum, const at::Tensor& momentum, const Move& move) {
   const at::NoGradGuard no_grad;
-  return squared_norm(at::mul(momentum, move.momentum).add_(sum, move.progress_scale));
+  return squared_norm(at::mul(momentum, move.momentum).add_(decode(sum), move.progress_scale));
 }
 
 }  // namespace co2::outer::with_operators

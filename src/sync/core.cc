@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "comm/first_failure.h"
-#include "comm/wire_dtype.h"
 #include "flat/check_parameters.h"
 #include "flat/flat_parameters.h"
 #include "flat/shard.h"
@@ -20,6 +19,7 @@
 #include "island/placed.h"
 #include "island/roles.h"
 #include "island/same_parameters.h"
+#include "outer/wire_dtype.h"
 #include "sync/buffer_average.h"
 #include "sync/progress_exchange.h"
 #include "sync/same_everywhere.h"
@@ -109,7 +109,13 @@ Recipe checked(const Options& options, const Cluster& cluster, const TrainedMode
     throw OptionError(
         fmt::format("compute = bfloat16 needs parameters of Float, but these are {}", c10::toString(dtype)));
   }
-  if (recipe.exchange == Recipe::Exchange::kProgress) wire_dtype(recipe.wire, dtype);
+  // What is automatic is never refused.
+  const bool alone = cluster.size() == recipe.island_size;
+  if (options.wire == Wire::kAuto && (alone || (dtype != at::kFloat && dtype != at::kDouble))) {
+    recipe.wire = Wire::kPlain;
+    recipe.adaptive_wire = false;
+  }
+  if (recipe.exchange == Recipe::Exchange::kProgress) check_wire(recipe.wire, dtype);
   return recipe;
 }
 
@@ -123,6 +129,7 @@ Options in_force(Options options, const Recipe& recipe) {
   options = filled_in(options);
   options.island_size = recipe.island_size;
   options.zero = recipe.zero;
+  if (!recipe.adaptive_wire) options.wire = recipe.wire;
   return options;
 }
 
@@ -148,7 +155,7 @@ Core::Impl::Impl(const Cluster& cluster, TrainedModel model, const Options& opti
   const auto with = recipe_.exchange == Recipe::Exchange::kNothing ? island_.inside() : communicator_;
   if (with) buffers_ = std::make_unique<BufferAverage>(with, model_.buffers, trace_);
   if (recipe_.exchange == Recipe::Exchange::kProgress) {
-    auto wire = make_wire(recipe_.wire, island_.across(), live(), recipe_.bucket_bytes);
+    auto wire = make_wire(recipe_, island_, shard_.copy_of(live(), {0, 0}).new_empty({shard_.numel()}));
     exchange_ = std::make_unique<ProgressExchange>(control_, cluster.local_size(), island_, flat_, shard_, live(),
                                                    groups_, recipe_, std::move(wire), trace_);
   }
@@ -367,6 +374,7 @@ void Core::Impl::visit(StateVisitor& visitor) {
   if (exchange_) {
     visit_flat(visitor, "consensus", exchange_->consensus());
     visit_flat(visitor, "momentum", exchange_->momentum());
+    if (const at::Tensor rest = exchange_->rest(); rest.defined()) visit_flat(visitor, "rest", rest);
     exchange_->visit(visitor, "exchange");
   }
   if (visitor.reads()) parameters_->changed({{0, shard_.numel()}}, round_now());
@@ -388,14 +396,15 @@ std::int64_t Core::Impl::rounds() const {
 }
 
 Pace Core::Impl::pace() const {
-  Pace pace{.local_steps = recipe_.local_steps, .fragments = recipe_.fragments};
+  Pace pace{.local_steps = recipe_.local_steps, .fragments = recipe_.fragments, .wire = recipe_.wire};
   if (!exchange_) return pace;
   pace.local_steps = exchange_->round().local_steps;
   pace.fragments = exchange_->round().fragments;
+  pace.wire = exchange_->round().wire;
   const PaceControl* control = exchange_->pace();
   if (control == nullptr) return pace;
   pace.step_seconds = control->times().step;
-  pace.transfer_seconds = control->times().transfer;
+  pace.transfer_seconds = control->transfer();
   pace.cost_seconds = control->times().cost;
   pace.bounded = control->bounded();
   pace.bits_per_second_needed =
@@ -454,6 +463,7 @@ Trace& Core::trace() { return impl_->trace_; }
 const at::Tensor& Core::live() const { return impl_->live(); }
 const at::Tensor& Core::consensus() const { return impl_->consensus(); }
 Pace Core::pace() const { return impl_->pace(); }
+std::int64_t Core::left_out() const { return impl_->exchange_ ? impl_->exchange_->left_out() : 0; }
 Clipping Core::clipping() const { return impl_->exchange_ ? impl_->exchange_->clipping() : Clipping{}; }
 MemoryUse Core::memory() const { return impl_->memory(); }
 

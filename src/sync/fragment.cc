@@ -14,8 +14,6 @@ namespace co2 {
 
 namespace {
 
-std::int64_t buffer_bytes(const Message& message) { return bytes_of(message.payload) + bytes_of(message.sent); }
-
 at::Tensor cut(const at::Tensor& tensor, const Range& range) {
   return tensor.defined() ? tensor.narrow(0, range.begin, range.size()) : tensor;
 }
@@ -28,7 +26,7 @@ Message MessagePool::take() {
     free_.pop_back();
     return message;
   }
-  Message message = wire_.allocate(numel_, with_sent_);
+  Message message = wire_.allocate(numel_, stretches_, with_sent_);
   bytes_.add(buffer_bytes(message));
   return message;
 }
@@ -103,11 +101,17 @@ void Fragment::launch(const Launch& launch) {
   }
   std::vector<WireFormat::Progress> progress;
   for (const Part& part : parts_) progress.push_back({part.range, cut(consensus_, part.range), part.live});
-  const std::vector<double> squared = context_.wire.start(exchange.message, progress, header.weight);
+  const WireFormat::Sent sent =
+      context_.wire.start(exchange.message, progress,
+                          {.weight = header.weight, .wire = launch.wire, .round = launch.round, .where = where_.begin});
+  if (sent.left_out) {
+    header.weight = 0;
+    ++context_.left_out;
+  }
   // In units of the rate. Where that was 0 there can only be what an earlier exchange has left behind.
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const double rate = recipe_.rate_units ? header.rates[parts_[i].group] : 1;
-    if (rate > 0) header.size += squared[i] / (rate * rate);
+    if (rate > 0) header.size += sent.squared_norms[i] / (rate * rate);
   }
   header.size = std::sqrt(header.size / static_cast<double>(std::max<std::int64_t>(numel(), 1)));
   header.size *= since_launch_.steps / since_launch_.unsent_steps;  // per round
@@ -128,7 +132,7 @@ Fragment::Arrived Fragment::arrived(const InFlight& exchange) {
   const AgreedHeader header = agreed(exchange.header, context_.control.size());
   require_same_consensus(header, fmt::format("the consensus of fragment {} (round {})", index_, exchange.launch.round));
   Arrived result;
-  result.sum = context_.wire.sum(exchange.message);
+  for (const Part& part : parts_) result.sum.push_back(context_.wire.sum(exchange.message, part.range));
   result.total_weight = header.total_weight;
   // γ on both sides, so that progress arrives at the scale at which it was made: what the rate is, matters only to what
   // momentum remembers. A rate of zero has no units to speak of: the last positive one stands in for it.
@@ -149,7 +153,11 @@ Fragment::Arrived Fragment::arrived(const InFlight& exchange) {
 // Λ = 1 + ‖x_now - x_then‖ / ‖D‖, never below 1; D = sum / total_weight.
 double Fragment::staleness_gap(const InFlight& exchange, const Arrived& arrived) const {
   if (!recipe_.penalty || exchange.moved == 0) return 1;
-  const double progress = std::sqrt(context_.island_sum(outer::squared_norm(arrived.sum))) / arrived.total_weight;
+  double squared = 0;
+  for (const auto& part : arrived.sum) {
+    for (const auto& [range, sum] : part) squared += outer::squared_norm(sum);
+  }
+  const double progress = std::sqrt(context_.island_sum(squared)) / arrived.total_weight;
   return progress > 0 ? 1 + exchange.moved / progress : 1;
 }
 
@@ -157,11 +165,13 @@ double Fragment::staleness_gap(const InFlight& exchange, const Arrived& arrived)
 double Fragment::momentum_scale(const InFlight& exchange, const Arrived& arrived) const {
   if (recipe_.clip == 0 || recipe_.clip_mode != ClipMode::kNorm || arrived.total_weight == 0) return 1;
   double squared = 0;
-  for (const Part& part : parts_) {
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
     outer::Move move;
     move.momentum = exchange.launch.momentum;
-    move.progress_scale = arrived.scale / arrived.rates[part.group];
-    squared += outer::next_momentum_squared_norm(cut(arrived.sum, part.range), cut(momentum_, part.range), move);
+    move.progress_scale = arrived.scale / arrived.rates[parts_[i].group];
+    for (const auto& [range, sum] : arrived.sum[i]) {
+      squared += outer::next_momentum_squared_norm(sum, cut(momentum_, range), move);
+    }
   }
   const double norm = std::sqrt(context_.island_sum(squared));
   return norm > recipe_.clip ? recipe_.clip / norm : 1;
@@ -206,13 +216,17 @@ TransferTime Fragment::apply(bool finishing) {
   // The consensus moves under the feet of an exchange that was launched before this apply.
   const bool want_norm = recipe_.penalty && in_flight_.size() > 1;
   outer::ApplyNorms norms;
-  for (const Part& part : parts_) {
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const Part& part = parts_[i];
     const double rate = arrived.rates[part.group];
     move.progress_scale = arrived.scale / rate;
     move.rate = recipe_.outer_rate * rate;
-    if (move.momentum > 0) rest_what_nobody_trains(part, arrived);
-    norms += outer::apply(cut(arrived.sum, part.range), cut(momentum_, part.range), cut(consensus_, part.range),
-                          cut(sent, part.range), part.live, move, want_norm);
+    if (move.momentum > 0) rest_what_nobody_trains(i, arrived);
+    for (const auto& [range, sum] : arrived.sum[i]) {
+      const Range in_part{range.begin - part.range.begin, range.end - part.range.begin};
+      norms += outer::apply(sum, cut(momentum_, range), cut(consensus_, range), cut(sent, range),
+                            cut(part.live, in_part), move, want_norm);
+    }
   }
   pool_->give_back(std::move(oldest.message));
   in_flight_.pop_front();  // before anything that may throw: it must not be applied again
@@ -226,13 +240,23 @@ TransferTime Fragment::apply(bool finishing) {
 
 /// A parameter of which nobody has made any progress, because it is frozen for a while, must not go on moving by
 /// momentum alone.
-void Fragment::rest_what_nobody_trains(const Part& part, const Arrived& arrived) const {
+void Fragment::rest_what_nobody_trains(std::size_t index, const Arrived& arrived) const {
+  const Part& part = parts_[index];
   for (std::size_t i = 0; i < part.parameters.size(); ++i) {
     const std::int64_t end = i + 1 < part.parameters.size() ? part.parameters[i + 1] : part.range.end;
-    const Range parameter{part.parameters[i], end};
-    outer::rest_if_rounding(cut(arrived.sum, parameter), arrived.scale, cut(consensus_, parameter),
-                            cut(momentum_, parameter), arrived.rates[part.group]);
+    for (const auto& [range, sum] : arrived.sum[index]) {
+      const Range common{std::max(range.begin, part.parameters[i]), std::min(range.end, end)};
+      if (common.size() <= 0) continue;
+      outer::rest_if_rounding(sum.narrow(common.begin - range.begin, common.size()), arrived.scale,
+                              cut(consensus_, common), cut(momentum_, common), arrived.rates[part.group]);
+    }
   }
+}
+
+std::vector<Range> Fragment::stretches() const {
+  std::vector<Range> ranges;
+  for (const Part& part : parts_) ranges.push_back(part.range);
+  return ranges;
 }
 
 void Fragment::settle() const {
@@ -262,7 +286,6 @@ void Fragment::visit(StateVisitor& visitor, const std::string& name) {
     const std::string prefix = fmt::format("{}/in_flight/{}", name, i);
     if (visitor.reads()) {  // it is as if the sum had arrived here
       exchange.message = pool_->take();
-      exchange.message.numel = numel();
       exchange.message.bytes = 0;
       exchange.header = to_sum({.rates = std::vector<double>(recipe_.rate_units ? context_.last_rates.size() : 0)});
     }
@@ -270,11 +293,12 @@ void Fragment::visit(StateVisitor& visitor, const std::string& name) {
     visit_counter(visitor, prefix + "/round", exchange.launch.round);
     visit_counter(visitor, prefix + "/apply_step", exchange.launch.apply_step);
     visit_amount(visitor, prefix + "/momentum", exchange.launch.momentum);
+    visit_wire(visitor, prefix + "/wire", exchange.launch.wire);
     visit_amount(visitor, prefix + "/steps", exchange.steps);
     visit_amount(visitor, prefix + "/moved", exchange.moved);
     if (exchange.launch.momentum >= 1) refuse_damaged(prefix + "/momentum", exchange.launch.momentum);
     visitor.tensor(prefix + "/header", exchange.header);
-    visitor.tensor(prefix + "/sum", context_.wire.sum(exchange.message));
+    context_.wire.visit(visitor, prefix + "/sum", exchange.message, stretches());
     if (exchange.message.sent.defined()) visitor.tensor(prefix + "/sent", cut(exchange.message.sent, all));
   }
 }

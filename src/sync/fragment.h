@@ -24,9 +24,10 @@ namespace co2 {
 /// Buffers for messages that go round: taken at a launch, given back at the apply.
 class MessagePool {
  public:
-  /// For fragments of at most `numel` elements: their sizes differ a little, and all of them use the same buffers.
-  MessagePool(const WireFormat& wire, std::int64_t numel, bool with_sent)
-      : wire_(wire), numel_(numel), with_sent_(with_sent) {}
+  /// For fragments of at most so many elements in so many stretches: they differ a little, and all of them use the same
+  /// buffers.
+  MessagePool(const WireFormat& wire, std::int64_t numel, std::size_t stretches, bool with_sent)
+      : wire_(wire), numel_(numel), stretches_(stretches), with_sent_(with_sent) {}
   Message take();
   void give_back(Message message);
   /// Frees the buffers that nobody has taken.
@@ -37,6 +38,7 @@ class MessagePool {
  private:
   const WireFormat& wire_;
   const std::int64_t numel_;
+  const std::size_t stretches_;
   const bool with_sent_;
   PeakBytes bytes_;
   std::vector<Message> free_;
@@ -45,12 +47,13 @@ class MessagePool {
 /// What all fragments of an exchange share.
 struct ExchangeContext {
   const Recipe& recipe;  ///< never changes
-  const WireFormat& wire;
+  WireFormat& wire;
   Communicator& control;                     ///< for headers, to the workers that have the same shard
   std::function<double(double)> island_sum;  ///< adds up what the workers that share a fragment have of a squared norm
   Trace& trace;
   std::vector<double> last_rates;  ///< the last positive γ that was agreed on, per parameter group
   Clipping clipping;
+  std::int64_t left_out;  ///< exchanges that this worker's progress had no part in, because it was not finite
 };
 
 /// What a worker has done on a fragment since its last launch.
@@ -73,6 +76,7 @@ struct Launch {
   std::int64_t round = 0;
   std::int64_t apply_step = 0;  ///< when it is due
   double momentum = 0;          ///< β
+  Wire wire = Wire::kPlain;
 };
 
 /// One fragment of the model, or of this worker's shard of it: its views of the buffers, and its exchanges in flight.
@@ -103,6 +107,7 @@ class Fragment {
 
   bool in_flight() const { return !in_flight_.empty(); }
   std::int64_t oldest_apply_step() const { return in_flight_.front().launch.apply_step; }
+  Wire oldest_wire() const { return in_flight_.front().launch.wire; }
 
   /// Waits for the oldest exchange in flight, moves the consensus by it and restarts the live parameters. `finishing`:
   /// the steps since the launch will not be exchanged any more, so no restart may drop them. Returns when the exchange
@@ -128,7 +133,7 @@ class Fragment {
   };
   /// The sum of all workers' progress, and all that it takes to apply it: the same on all of them.
   struct Arrived {
-    at::Tensor sum;
+    std::vector<std::vector<WireFormat::Arrived>> sum;  ///< of each part of the fragment
     double total_weight = 0;
     std::vector<double> rates;  ///< γ, per parameter group
     double scale = 0;           ///< of the sum: 1 / (Σw Λ), and less if it is a burst
@@ -137,7 +142,8 @@ class Fragment {
   Arrived arrived(const InFlight& exchange);
   double staleness_gap(const InFlight& exchange, const Arrived& arrived) const;
   double momentum_scale(const InFlight& exchange, const Arrived& arrived) const;
-  void rest_what_nobody_trains(const Part& part, const Arrived& arrived) const;
+  void rest_what_nobody_trains(std::size_t part, const Arrived& arrived) const;
+  std::vector<Range> stretches() const;
   void count_clipped(double share);
 
   const int index_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/median.h"
+#include "outer/wire_dtype.h"
 #include "sync/visiting.h"
 
 namespace co2 {
@@ -27,11 +28,49 @@ bool usable(const RoundTimes& t) {
          std::isfinite(t.cost);
 }
 
-double to_hide(const RoundTimes& times) { return PaceControl::kMargin * times.transfer / times.step; }
-
 }  // namespace
 
-PaceControl::PaceControl(const PaceLimits& limits, Plan start) : limits_(limits), plan_(start) {}
+std::vector<WireChoice> wire_choices(const Recipe& recipe, at::ScalarType dtype) {
+  std::vector<WireChoice> choices{{recipe.wire, wire_element_bytes(recipe.wire, dtype)}};
+  if (recipe.adaptive_wire) choices.push_back({Wire::kInt2, wire_element_bytes(Wire::kInt2, dtype)});
+  return choices;
+}
+
+PaceControl::PaceControl(const PaceLimits& limits, Plan start) : limits_(limits), plan_(start) {
+  if (!(limits_.latency >= 0 && std::isfinite(limits_.latency))) limits_.latency = 0;
+}
+
+const WireChoice& PaceControl::choice(Wire wire) const {
+  const auto found =
+      std::find_if(limits_.wires.begin(), limits_.wires.end(), [&](const WireChoice& c) { return c.wire == wire; });
+  return found == limits_.wires.end() ? limits_.wires.front() : *found;
+}
+
+double PaceControl::transfer(const RoundTimes& times, const WireChoice& wire) const {
+  const double share = wire.element_bytes / limits_.wires.front().element_bytes;
+  const double of_bytes = std::max(times.transfer - limits_.latency, 0.0);
+  return times.transfer - (1 - share) * of_bytes;
+}
+
+/// The steps that it takes to hide an exchange.
+double PaceControl::to_hide(const RoundTimes& times, const WireChoice& wire) const {
+  return kMargin * transfer(times, wire) / times.step;
+}
+
+/// The first that makes short rounds possible. One that is in force stays unless it is clearly no longer that.
+const WireChoice& PaceControl::wanted_wire(const std::vector<RoundTimes>& last, bool first) const {
+  for (const WireChoice& wire : limits_.wires) {
+    const bool in_force = !first && wire.wire == plan_.wire;
+    if (in_force || first) {
+      if (to_hide(typical_, wire) <= (in_force ? kTooSmall : 1) * kShortRound) return wire;
+      continue;
+    }
+    double at_most = 0;
+    for (const RoundTimes& t : last) at_most = std::max(at_most, to_hide(t, wire));
+    if (at_most <= kTooLarge * kShortRound) return wire;
+  }
+  return limits_.wires.back();
+}
 
 Plan PaceControl::guess(const RoundTimes& times) {
   next(times);
@@ -57,15 +96,18 @@ Plan PaceControl::next(const RoundTimes& times) {
 
   // Up as soon as the median says so; down only when the last rounds agree, so that times that jump to and fro come to
   // rest on the safe side.
+  std::vector<RoundTimes> recently;
+  for (const RoundTimes& t : last(kForHiding)) recently.push_back(t);
+  const WireChoice& wire = wanted_wire(recently, first);
   const double to_afford = std::max(typical_.cost / (limits_.exchange_share * typical_.step), 1.0);
-  const double typically = std::max(to_hide(typical_), to_afford);
+  const double typically = std::max(to_hide(typical_, wire), to_afford);
   double at_most = to_afford;
-  for (const RoundTimes& t : last(kForHiding)) at_most = std::max(at_most, to_hide(t));
+  for (const RoundTimes& t : recently) at_most = std::max(at_most, to_hide(t, wire));
   bounded_ = typically > limits_.max_local_steps;
   const bool too_small =
-      to_hide(typical_) > kTooSmall * plan_.local_steps || to_afford > kTooCostly * plan_.local_steps;
+      to_hide(typical_, wire) > kTooSmall * plan_.local_steps || to_afford > kTooCostly * plan_.local_steps;
   const bool too_large = at_most < kTooLarge * plan_.local_steps;
-  if (!first && !too_small && !too_large) return plan_;
+  if (!first && !too_small && !too_large && wire.wire == plan_.wire) return plan_;
 
   const double wanted = too_large ? at_most : typically;
   const auto most = static_cast<double>(limits_.max_local_steps);
@@ -75,7 +117,7 @@ Plan PaceControl::next(const RoundTimes& times) {
   // A multiple of P gives all fragments the same time on the wire.
   const int rounded = (local_steps + fragments - 1) / fragments * fragments;
   if (rounded <= limits_.max_local_steps) local_steps = rounded;
-  plan_ = {local_steps, fragments};
+  plan_ = {local_steps, fragments, wire.wire};
   return plan_;
 }
 
@@ -105,6 +147,7 @@ void PaceControl::visit(StateVisitor& visitor, const std::string& name) {
   };
   whole("/plan/local_steps", plan_.local_steps);
   whole("/plan/fragments", plan_.fragments);
+  visit_wire(visitor, name + "/plan/wire", plan_.wire);
   recent_.resize(visit_count(visitor, name + "/recent", recent_.size(), kForCost));
   for (std::size_t i = 0; i < recent_.size(); ++i)
     visit_times(visitor, fmt::format("{}/recent/{}", name, i), recent_[i]);

@@ -26,14 +26,14 @@ double seconds(Clock::time_point begin, Clock::time_point end) {
 }  // namespace
 
 PaceMeter::PaceMeter(std::shared_ptr<Communicator> data, std::shared_ptr<Communicator> control, const Trace& trace,
-                     const at::Tensor& model, double element_bytes, bool cycles_count)
+                     const at::Tensor& model, std::vector<WireChoice> wires, std::function<double()> background)
     : data_(std::move(data)),
       control_(std::move(control)),
       trace_(trace),
       elements_(model.numel()),
       options_(model.options()),
-      element_bytes_(element_bytes),
-      cycles_count_(cycles_count),
+      wires_(std::move(wires)),
+      background_(std::move(background)),
       payload_(at::zeros({3}, at::kDouble)) {}
 
 PaceMeter::~PaceMeter() { wait_out({work_}); }
@@ -45,7 +45,7 @@ void PaceMeter::probe() {
   // With islands there are several groups that exchange, and all workers must make the same plan.
   latency_ = highest(*control_, latency_);
 
-  const double model_bytes = static_cast<double>(elements_) * element_bytes_;
+  const double model_bytes = static_cast<double>(elements_) * wires_.front().element_bytes;
   const auto chunk_elements =
       static_cast<std::int64_t>(std::min(model_bytes, kProbeBytes) / static_cast<double>(options_.dtype().itemsize()));
   const at::Tensor chunk = at::zeros({chunk_elements}, options_);
@@ -67,7 +67,18 @@ void PaceMeter::probe() {
   probed_ = {.step = 0, .transfer = latency_ + scale * std::max(transfer - latency_, 0.0), .cost = scale * cost};
 }
 
-double PaceMeter::cycles() const { return cycles_count_ ? data_->background_cpu_seconds() : 0; }
+double PaceMeter::cycles() const { return background_ ? background_() : 0; }
+
+void PaceMeter::add_exchange(std::int64_t elements, Wire wire, const TransferTime& on_the_wire) {
+  double element_bytes = wires_.front().element_bytes;
+  for (const WireChoice& choice : wires_) {
+    if (choice.wire == wire) element_bytes = choice.element_bytes;
+  }
+  exchanged_ += elements;
+  exchanged_bytes_ += static_cast<double>(elements) * element_bytes;
+  ++exchanges_;
+  on_the_wire_.add(on_the_wire.begin, on_the_wire.end);
+}
 
 void PaceMeter::launch() {
   RoundTimes mine;
@@ -89,13 +100,19 @@ void PaceMeter::launch() {
     idle_ = elapsed > 0 ? cycles_used / elapsed : 0;  // nothing was exchanged yet
   } else if (exchanged_ > 0) {
     const double scale = static_cast<double>(elements_) / static_cast<double>(exchanged_);
-    mine.transfer = scale * (transfer - transfer_before_);
+    // As if all had been of the first form: it is only bytes that differ.
+    const double took = transfer - transfer_before_;
+    const double waiting = std::min(static_cast<double>(exchanges_) * latency_, took);
+    const double bytes = static_cast<double>(exchanged_) * wires_.front().element_bytes;
+    mine.transfer = scale * (waiting + (took - waiting) * bytes / exchanged_bytes_);
     // What the threads take in any case is not the exchange's: counted, it would make long rounds look costly.
     mine.cost = scale * (outer - outer_before_ + std::max(cycles_used - idle_ * elapsed, 0.0));
   }
   transfer_before_ = transfer;
   outer_before_ = outer;
   exchanged_ = 0;
+  exchanged_bytes_ = 0;
+  exchanges_ = 0;
   steps_.clear();
 
   // The transfer as the last one to join saw it: for the others it includes waiting for that one.
@@ -133,6 +150,8 @@ void PaceMeter::visit(StateVisitor& visitor, const std::string& name) {
   co2::visit(visitor, name + "/steps", steps_, kMost);
   if (!visitor.reads()) return;
   exchanged_ = 0;
+  exchanged_bytes_ = 0;
+  exchanges_ = 0;
   launched_ = Clock::now();
   transfer_before_ = on_the_wire_.seconds();
   outer_before_ = trace_.seconds(SpanKind::kOuter);

@@ -5,6 +5,7 @@
 #include <co2/state.h>
 #include <co2/trace.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,10 +23,11 @@ namespace co2 {
 /// Thread safety: used by the training thread.
 class PaceMeter {
  public:
-  /// `model`: what is exchanged, in elements that take `element_bytes` each on the wire. `cycles_count`: the network
-  /// stack's threads run on the cores that compute (no core to spare), so their time is taken from the computation.
+  /// `model`: what is exchanged; `wires`: the forms that it may be sent in. Transfers are told as if all had been of
+  /// the first. `background`: processor time of threads that carry it; empty if they do not run on the cores that
+  /// compute, so that their time is not taken from the computation.
   PaceMeter(std::shared_ptr<Communicator> data, std::shared_ptr<Communicator> control, const Trace& trace,
-            const at::Tensor& model, double element_bytes, bool cycles_count);
+            const at::Tensor& model, std::vector<WireChoice> wires, std::function<double()> background);
   ~PaceMeter();
 
   /// Times small all-reduces: a first idea of the network, before anything was exchanged. Blocking, collective.
@@ -33,10 +35,7 @@ class PaceMeter {
   double latency() const { return latency_; }
 
   void add_step(double seconds) { steps_.push_back(seconds); }
-  void add_exchange(std::int64_t elements, const TransferTime& on_the_wire) {
-    exchanged_ += elements;
-    on_the_wire_.add(on_the_wire.begin, on_the_wire.end);
-  }
+  void add_exchange(std::int64_t elements, Wire wire, const TransferTime& on_the_wire);
 
   /// Starts to agree on what was measured since the last call: the probe's idea of an exchange at the first call.
   void launch();
@@ -55,13 +54,15 @@ class PaceMeter {
   const Trace& trace_;
   const std::int64_t elements_;
   const at::TensorOptions options_;
-  const double element_bytes_;
-  const bool cycles_count_;
+  const std::vector<WireChoice> wires_;
+  const std::function<double()> background_;
 
   double latency_ = 0;
   std::optional<RoundTimes> probed_;
   std::vector<double> steps_;
-  std::int64_t exchanged_ = 0;
+  std::int64_t exchanged_ = 0;  // elements
+  double exchanged_bytes_ = 0;  // on the wire
+  std::int64_t exchanges_ = 0;
   IntervalUnion on_the_wire_;  // of exchanges only: the trace also has gradients of an island, and buffers
   Clock::time_point launched_;
   double transfer_before_ = 0;

@@ -10,7 +10,8 @@
 #include <utility>
 
 #include "comm/transfer.h"
-#include "comm/wire_dtype.h"
+#include "outer/wire_dtype.h"
+#include "sync/summable.h"
 #include "sync/visiting.h"
 #include "trace/bytes.h"
 
@@ -59,20 +60,30 @@ ProgressExchange::ProgressExchange(std::shared_ptr<Communicator> control, int wo
       consensus_(shard_.copy_of(live_)),
       momentum_(at::zeros_like(consensus_)),
       wire_(std::move(wire)),
+      wires_(wire_choices(recipe, consensus_.scalar_type())),
       context_{.recipe = recipe,
                .wire = *wire_,
                .control = *island.across_control(),
                .island_sum = [&island](double squared_norm) { return island.sum(squared_norm); },
                .trace = trace,
                .last_rates = std::vector<double>(groups, 1.0),
-               .clipping = {}},
-      round_{.number = 0, .begin = 0, .local_steps = recipe.local_steps, .fragments = recipe.fragments} {
+               .clipping = {},
+               .left_out = 0},
+      round_{.number = 0,
+             .begin = 0,
+             .local_steps = recipe.local_steps,
+             .fragments = recipe.fragments,
+             .wire = recipe.wire} {
   cut(recipe.fragments);
   if (!recipe_.adaptive || communicator_->size() == 1) return;
   // With islands the same threads carry gradients too, and nobody can tell whose cycles they are.
   const bool cycles_count = island.size() == 1 && no_core_to_spare(workers_here);
-  meter_ = std::make_unique<PaceMeter>(communicator_, std::move(control), trace_, consensus_,
-                                       wire_element_bytes(recipe.wire, consensus_.scalar_type()), cycles_count);
+  std::function<double()> background;
+  if (cycles_count) {
+    background = [this] { return communicator_->background_cpu_seconds() + wire_->background_cpu_seconds(); };
+  }
+  meter_ =
+      std::make_unique<PaceMeter>(communicator_, std::move(control), trace_, consensus_, wires_, std::move(background));
   meter_->probe();
 }
 
@@ -102,8 +113,12 @@ std::vector<Fragment> ProgressExchange::make_fragments(int count, const std::sha
 
 std::shared_ptr<MessagePool> ProgressExchange::make_pool(int count) const {
   std::int64_t largest = 0;
-  for (const Range& range : shard_.fragments(count)) largest = std::max(largest, range.size());
-  return std::make_shared<MessagePool>(*wire_, largest, recipe_.restart == Restart::kKeep);
+  std::size_t stretches = 0;
+  for (const Range& range : shard_.fragments(count)) {
+    largest = std::max(largest, range.size());
+    stretches = std::max(stretches, shard_.segments_of(range).size());
+  }
+  return std::make_shared<MessagePool>(*wire_, largest, stretches, recipe_.restart == Restart::kKeep);
 }
 
 void ProgressExchange::cut(int count) {
@@ -154,14 +169,19 @@ void ProgressExchange::measure_first_steps() {
   if (steps_ == kMeasuredSteps - 1) meter_->launch();
   if (steps_ != kMeasuredSteps) return;
   const auto times = meter_->agreed();
-  control_.emplace(limits(), Plan{round_.local_steps, round_.fragments});
+  control_.emplace(limits(), Plan{round_.local_steps, round_.fragments, round_.wire});
   const Plan plan = control_->guess(*times);
   // The steps so far were a round without an exchange.
-  begin({.number = round_.number + 1, .begin = steps_, .local_steps = plan.local_steps, .fragments = plan.fragments});
+  begin({.number = round_.number + 1,
+         .begin = steps_,
+         .local_steps = plan.local_steps,
+         .fragments = plan.fragments,
+         .wire = plan.wire});
 }
 
 PaceLimits ProgressExchange::limits() const {
-  return {.max_local_steps = recipe_.max_local_steps,
+  return {.wires = wires_,
+          .max_local_steps = recipe_.max_local_steps,
           .fragments = recipe_.fragments,
           .fixed_fragments = recipe_.fixed_fragments,
           .exchange_share = recipe_.exchange_share,
@@ -169,13 +189,15 @@ PaceLimits ProgressExchange::limits() const {
 }
 
 Round ProgressExchange::following_round() {
-  Round next{
-      .number = round_.number + 1, .begin = steps_, .local_steps = round_.local_steps, .fragments = round_.fragments};
+  Round next = round_;
+  next.number = round_.number + 1;
+  next.begin = steps_;
   if (!meter_) return next;
   if (const auto times = meter_->agreed()) {
     const Plan plan = control_->next(*times);
     next.local_steps = plan.local_steps;
     next.fragments = plan.fragments;
+    next.wire = plan.wire;
   }
   meter_->launch();
   return next;
@@ -192,8 +214,10 @@ void ProgressExchange::launch_what_is_due(const Round& next) {
     const Clock::time_point begin = Clock::now();
     const std::int64_t apply_step = recipe_.delay ? steps_ + *recipe_.delay : round_.following_launch(i, next);
     Fragment& fragment = fragments_[static_cast<std::size_t>(i)];
-    fragment.launch(
-        {.round = round_.number, .apply_step = apply_step, .momentum = momentum_of(recipe_, round_.local_steps)});
+    fragment.launch({.round = round_.number,
+                     .apply_step = apply_step,
+                     .momentum = momentum_of(recipe_, round_.local_steps),
+                     .wire = round_.wire});
     if (recipe_.restart == Restart::kPaper) changed_.push_back(fragment.where());
     trace_.record({SpanKind::kOuter, begin, Clock::now(), round_.number, i, 0});
   }
@@ -213,10 +237,11 @@ void ProgressExchange::apply_what_is_due() {
 }
 
 void ProgressExchange::apply(Fragment& fragment, bool finishing) {
+  const Wire wire = fragment.oldest_wire();
   const TransferTime on_the_wire = fragment.apply(finishing);
   changed_.push_back(fragment.where());
   // (One that was restored was on the wire in another life.)
-  if (meter_ && on_the_wire.end > on_the_wire.begin) meter_->add_exchange(fragment.numel(), on_the_wire);
+  if (meter_ && on_the_wire.end > on_the_wire.begin) meter_->add_exchange(fragment.numel(), wire, on_the_wire);
 }
 
 void ProgressExchange::apply_all_in_flight() {
@@ -238,13 +263,30 @@ void ProgressExchange::apply_all_in_flight() {
 // Fragment by fragment: a copy of the whole model at once would be the peak of memory of a whole run.
 void ProgressExchange::average_live_parameters() {
   for (const Range& range : shard_.fragments(round_.fragments)) {
+    const at::Tensor consensus = consensus_.narrow(0, range.begin, range.size());
     const at::Tensor average = shard_.copy_of(live_, range);
-    const auto works = all_reduce_in_buckets(*communicator_, average, recipe_.bucket_bytes);
-    const auto bytes = communicator_->all_reduce_wire_bytes(bytes_of(average));
-    wait_for_transfer(works, bytes, round_.number, -1, trace_);
-    average.div_(communicator_->size());
-    shard_.write_to(live_, average, range);
-    consensus_.narrow(0, range.begin, range.size()).copy_(average);
+    // Whoever's parameters are not finite is left out here as in every exchange.
+    const bool takes_part = summable({outer::squared_norm(average)}, 1, communicator_->size(), average.scalar_type());
+    const at::Tensor taking_part = at::full({1}, takes_part ? 1.0 : 0.0, at::kDouble);
+    context_.control.all_reduce(taking_part, ReduceOp::kSum)->wait();
+    const double workers = taking_part.item<double>();
+    if (!takes_part) {
+      ++context_.left_out;
+      average.zero_();
+    }
+    if (workers > 0) {
+      if (const at::Tensor rest = wire_->rest(); rest.defined()) {  // the consensus has not yet moved by it
+        const at::Tensor of_range = rest.narrow(0, range.begin, range.size());
+        average.sub_(of_range, workers * recipe_.outer_rate);
+        of_range.zero_();
+      }
+      const auto works = all_reduce_in_buckets(*communicator_, average, recipe_.bucket_bytes);
+      const auto bytes = communicator_->all_reduce_wire_bytes(bytes_of(average));
+      wait_for_transfer(works, bytes, round_.number, -1, trace_);
+      average.div_(workers);
+      consensus.copy_(average);
+    }
+    shard_.write_to(live_, consensus, range);
   }
 }
 
@@ -270,9 +312,11 @@ void ProgressExchange::finish() {
   changed_ = {{0, shard_.numel()}};
 }
 
-std::int64_t ProgressExchange::state_bytes() const { return bytes_of(consensus_) + bytes_of(momentum_); }
+std::int64_t ProgressExchange::state_bytes() const {
+  return bytes_of(consensus_) + bytes_of(momentum_) + bytes_of(wire_->rest());
+}
 
-std::int64_t ProgressExchange::bytes_per_exchange() const { return wire_->wire_bytes(consensus_.numel()); }
+std::int64_t ProgressExchange::bytes_per_exchange() const { return wire_->wire_bytes(consensus_.numel(), round_.wire); }
 
 void ProgressExchange::settle() const {
   for (const Fragment& fragment : old_fragments_) fragment.settle();
@@ -301,10 +345,12 @@ void ProgressExchange::visit(StateVisitor& visitor, const std::string& name) {
   visit_counter(visitor, name + "/round/begin", round_.begin);
   round_.local_steps = static_cast<int>(
       visit_count(visitor, name + "/round/local_steps", static_cast<std::size_t>(round_.local_steps), limit));
+  visit_wire(visitor, name + "/round/wire", round_.wire);
   co2::visit(visitor, name + "/rates", context_.last_rates, context_.last_rates.size());
   visit_counter(visitor, name + "/clipping/exchanges", context_.clipping.exchanges);
   visit_counter(visitor, name + "/clipping/clipped", context_.clipping.clipped);
   visit_amount(visitor, name + "/clipping/lost", context_.clipping.lost);
+  visit_counter(visitor, name + "/left_out", context_.left_out);
   // Fragments of an earlier cut are part of it as long as one of theirs is in flight.
   const bool any_old =
       std::any_of(old_fragments_.begin(), old_fragments_.end(), [](const Fragment& f) { return f.in_flight(); });
@@ -320,14 +366,13 @@ void ProgressExchange::visit(StateVisitor& visitor, const std::string& name) {
   for (std::size_t i = 0; i < old; ++i) old_fragments_[i].visit(visitor, fmt::format("{}/old_fragment/{}", name, i));
   for (std::size_t i = 0; i < now; ++i) fragments_[i].visit(visitor, fmt::format("{}/fragment/{}", name, i));
   check_in_step(name);
-  wire_->visit(visitor, name + "/wire");
   if (!meter_) return;
   meter_->visit(visitor, name + "/meter");
   bool planned = control_.has_value();
   co2::visit(visitor, name + "/planned", planned);
   if (visitor.reads()) {
     control_.reset();
-    if (planned) control_.emplace(limits(), Plan{round_.local_steps, round_.fragments});
+    if (planned) control_.emplace(limits(), Plan{round_.local_steps, round_.fragments, round_.wire});
   }
   if (control_) control_->visit(visitor, name + "/control");
 }

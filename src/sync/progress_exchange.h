@@ -51,13 +51,16 @@ class ProgressExchange {
   const std::vector<Range>& changed() const { return changed_; }
   const at::Tensor& consensus() const { return consensus_; }  ///< of the shard
   const at::Tensor& momentum() const { return momentum_; }
-  /// Consensus and momentum.
+  /// What rounding has left behind here (WireFormat::rest()); undefined if nothing ever is.
+  at::Tensor rest() const { return wire_->rest(); }
+  /// Consensus, momentum, and what rounding has left behind.
   std::int64_t state_bytes() const;
   /// The most that exchanges in flight have taken.
   std::int64_t message_bytes() const { return std::max(most_message_bytes_, pool_->most_bytes()); }
   const Round& round() const { return round_; }
   const PaceControl* pace() const { return control_ ? &*control_ : nullptr; }
   const Clipping& clipping() const { return context_.clipping; }
+  std::int64_t left_out() const { return context_.left_out; }
   /// Bytes that this worker sends for one exchange of the whole model.
   std::int64_t bytes_per_exchange() const;
 
@@ -87,6 +90,7 @@ class ProgressExchange {
   at::Tensor consensus_;
   at::Tensor momentum_;
   std::unique_ptr<WireFormat> wire_;
+  const std::vector<WireChoice> wires_;  // that it may be asked for
   ExchangeContext context_;
   std::shared_ptr<MessagePool> pool_;
   std::vector<Fragment> fragments_;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <co2/options.h>
+
 #include <cstdint>
 
 namespace co2 {
@@ -14,6 +16,7 @@ struct Round {
   std::int64_t begin = 0;  ///< steps taken before it
   int local_steps = 1;     ///< τ
   int fragments = 1;       ///< P
+  Wire wire = Wire::kPlain;
 
   std::int64_t end() const { return begin + local_steps; }
   std::int64_t launch_step(int fragment) const { return begin + std::int64_t{fragment + 1} * local_steps / fragments; }

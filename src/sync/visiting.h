@@ -1,6 +1,7 @@
 #pragma once
 
 #include <co2/error.h>
+#include <co2/options.h>
 #include <co2/state.h>
 #include <fmt/format.h>
 
@@ -44,6 +45,16 @@ inline void visit_counter(StateVisitor& visitor, const std::string& name, std::i
   visitor.number(name, read);
   if (visitor.reads() && read < 0) refuse_damaged(name, static_cast<double>(read));
   value = read;
+}
+
+/// A wire that something has been sent in, or is going to be.
+inline void visit_wire(StateVisitor& visitor, const std::string& name, Wire& wire) {
+  auto number = static_cast<std::int64_t>(wire);
+  visitor.number(name, number);
+  if (number < 0 || number >= static_cast<std::int64_t>(Wire::kAuto)) {
+    refuse_damaged(name, static_cast<double>(number));
+  }
+  wire = static_cast<Wire>(number);
 }
 
 /// How many there are of something. What is read is checked before anybody makes room for it.

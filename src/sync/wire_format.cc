@@ -3,12 +3,22 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <numeric>
 
-#include "comm/wire_dtype.h"
-#include "outer/outer_pass.h"
+#include "outer/wire_dtype.h"
+#include "sync/block_wire.h"
+#include "sync/summable.h"
 #include "trace/bytes.h"
 
 namespace co2 {
+
+std::int64_t buffer_bytes(const Message& message) {
+  std::int64_t bytes = 0;
+  for (const at::Tensor* tensor : {&message.payload, &message.sent, &message.received, &message.added_up}) {
+    bytes += bytes_of(*tensor);
+  }
+  return bytes;
+}
 
 std::vector<WorkPtr> all_reduce_in_buckets(Communicator& communicator, const at::Tensor& flat,
                                            std::int64_t bucket_bytes) {
@@ -22,55 +32,67 @@ std::vector<WorkPtr> all_reduce_in_buckets(Communicator& communicator, const at:
 
 namespace {
 
-/// Values in one dtype, added up by all-reduces. In bfloat16 they are rounded: s = round(w d) / w, so that what
-/// rounding leaves behind is known to the worker, and with Restart::kKeep is part of its next progress.
+/// In bfloat16 values are rounded: s = round(w d) / w, so that what rounding leaves behind is known to the worker, and
+/// with Restart::kKeep is part of its next progress.
 class SummedWire final : public WireFormat {
  public:
   SummedWire(std::shared_ptr<Communicator> communicator, const at::Tensor& like, at::ScalarType dtype,
              std::int64_t bucket_bytes)
       : communicator_(std::move(communicator)), options_(like.options()), dtype_(dtype), bucket_bytes_(bucket_bytes) {}
 
-  Message allocate(std::int64_t numel, bool with_sent) const override {
+  Message allocate(std::int64_t numel, std::size_t /*stretches*/, bool with_sent) const override {
     Message message;
     message.payload = at::empty({numel}, options_.dtype(dtype_));
     if (with_sent) message.sent = at::empty({numel}, options_);
     return message;
   }
 
-  std::vector<double> start(Message& message, const std::vector<Progress>& progress, double weight) const override {
+  Sent start(Message& message, const std::vector<Progress>& progress, const Send& send) override {
     message.numel = progress.empty() ? 0 : progress.back().range.end;
-    const at::Tensor values = sum(message);
-    std::vector<double> norms = weigh(progress, weight, values, message.sent);
+    const at::Tensor values = values_of(message);
+    const Sent sent = weigh(progress, send.weight, values, message.sent);
     message.works = all_reduce_in_buckets(*communicator_, values, bucket_bytes_);
-    message.bytes = wire_bytes(message.numel);
-    return norms;
+    message.bytes = wire_bytes(message.numel, send.wire);
+    return sent;
   }
 
-  std::int64_t wire_bytes(std::int64_t numel) const override {
+  std::vector<Arrived> sum(const Message& message, const Range& stretch) const override {
+    return {{stretch, message.payload.narrow(0, stretch.begin, stretch.size())}};
+  }
+
+  std::int64_t wire_bytes(std::int64_t numel, Wire /*wire*/) const override {
     return communicator_->all_reduce_wire_bytes(numel * static_cast<std::int64_t>(c10::elementSize(dtype_)));
   }
 
-  at::Tensor sum(const Message& message) const override { return message.payload.narrow(0, 0, message.numel); }
+  void visit(StateVisitor& visitor, const std::string& name, Message& message,
+             const std::vector<Range>& stretches) const override {
+    message.numel = stretches.empty() ? 0 : stretches.back().end;
+    visitor.tensor(name, values_of(message));
+  }
 
  private:
+  static at::Tensor values_of(const Message& message) { return message.payload.narrow(0, 0, message.numel); }
+
   /// The worker's progress times its weight into `values`, what the peers see of it into `sent` (if defined).
-  static std::vector<double> weigh(const std::vector<Progress>& progress, double weight, const at::Tensor& values,
-                                   const at::Tensor& sent) {
-    if (weight == 0) {
-      // Who sits out sends nothing, not even the NaN that zero times an infinite progress would be; what it did not
-      // send stays with it.
-      values.zero_();
-      if (sent.defined()) sent.zero_();
-      return std::vector<double>(progress.size(), 0.0);
+  Sent weigh(const std::vector<Progress>& progress, double weight, const at::Tensor& values,
+             const at::Tensor& sent) const {
+    Sent result;
+    if (weight > 0) {
+      for (const auto& [range, consensus, live] : progress) {
+        const auto cut = [&range = range](const at::Tensor& t) {
+          return t.defined() ? t.narrow(0, range.begin, range.size()) : t;
+        };
+        result.squared_norms.push_back(outer::launch(consensus, live, weight, cut(values), cut(sent)));
+      }
+      result.left_out = !summable(result.squared_norms, weight, communicator_->size(), dtype_);
     }
-    std::vector<double> norms;
-    for (const auto& [range, consensus, live] : progress) {
-      const auto cut = [&range = range](const at::Tensor& t) {
-        return t.defined() ? t.narrow(0, range.begin, range.size()) : t;
-      };
-      norms.push_back(outer::launch(consensus, live, weight, cut(values), cut(sent)));
-    }
-    return norms;
+    if (weight > 0 && !result.left_out) return result;
+    // Who sits out sends nothing, not even the NaN that zero times an infinite progress would be; what it did not send
+    // stays with it.
+    values.zero_();
+    if (sent.defined()) sent.zero_();
+    result.squared_norms.assign(progress.size(), 0.0);
+    return result;
   }
 
   std::shared_ptr<Communicator> communicator_;
@@ -81,10 +103,18 @@ class SummedWire final : public WireFormat {
 
 }  // namespace
 
-std::unique_ptr<WireFormat> make_wire(Wire wire, std::shared_ptr<Communicator> communicator, const at::Tensor& like,
-                                      std::int64_t bucket_bytes) {
+std::unique_ptr<WireFormat> make_summed_wire(Wire wire, std::shared_ptr<Communicator> communicator,
+                                             const at::Tensor& like, std::int64_t bucket_bytes) {
   const at::ScalarType dtype = wire_dtype(wire, like.scalar_type());
   return std::make_unique<SummedWire>(std::move(communicator), like, dtype, bucket_bytes);
+}
+
+std::unique_ptr<WireFormat> make_wire(const Recipe& recipe, const Island& island, const at::Tensor& like) {
+  check_wire(recipe.wire, like.scalar_type());
+  if (!in_blocks(recipe.wire)) return make_summed_wire(recipe.wire, island.across(), like, recipe.bucket_bytes);
+  // What a worker tells only itself needs no rounding.
+  if (island.across()->size() == 1) return make_summed_wire(Wire::kPlain, island.across(), like, recipe.bucket_bytes);
+  return std::make_unique<BlockWire>(island, recipe, like);
 }
 
 }  // namespace co2

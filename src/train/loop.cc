@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -26,6 +27,7 @@
 #include "train/folders.h"
 #include "train/fused_adamw.h"
 #include "train/group.h"
+#include "train/local_rate.h"
 #include "train/optimizer.h"
 #include "train/reporter.h"
 #include "train/run_files.h"
@@ -78,6 +80,8 @@ class Run {
     result_.pace = sync_->pace();
     result_.recipe.local_steps = result_.pace.local_steps;  // as in force at the end
     result_.recipe.fragments = result_.pace.fragments;
+    result_.recipe.wire = result_.pace.wire;
+    result_.rate_factor = rate_factor();
     result_.clipping = sync_->clipping();
     collect_figures();
     write_results();
@@ -131,6 +135,7 @@ class Run {
     result_.data = task_->data();
     result_.launcher = cluster_.launcher();
     result_.out = speaks() ? config_.out : "";
+    result_.rate_factor = rate_factor();
     if (speaks()) reporter_->describe(result_, config_, cluster_.size());
   }
 
@@ -148,17 +153,17 @@ class Run {
 
     resume_clock();
     while (result_.steps < config_.steps) {
-      rate_ = schedule.at(result_.steps);
+      rate_ = rate_factor() * schedule.at(result_.steps);
       const Clock::time_point step_began = Clock::now();
       const double loss = step();
       if (result_.steps++ == 0) {
         first_loss = loss;
         period = control_period(config_.steps, group_.sum({seconds_since(step_began)})[0] / cluster_.size());
-        channel.emplace(control, period, 4);
+        channel.emplace(control, period, 5);
       }
       losses.push_back(loss);
       if (losses.size() > recent) losses.pop_front();
-      if (const auto sums = channel->step({loss, 1, units, stop_wished() ? 1.0 : 0.0})) {
+      if (const auto sums = channel->step({loss, 1, units, stop_wished() ? 1.0 : 0.0, newly_left_out()})) {
         on_control(*sums, result_.steps - period);
         if ((*sums)[3] > 0) {
           result_.interrupted = true;
@@ -197,6 +202,17 @@ class Run {
     reporter_->finish(point());
   }
 
+  /// The same on all workers: τ is.
+  double rate_factor() {
+    if (config_.rate_factor > 0) return config_.rate_factor;
+    return local_rate_factor(result_.recipe, config_.optimizer, sync_->pace().local_steps, cluster_.size());
+  }
+
+  double newly_left_out() {
+    const std::int64_t before = std::exchange(left_out_, sync_->left_out());
+    return static_cast<double>(left_out_ - before);
+  }
+
   /// One optimizer step; returns this worker's mean loss.
   double step() {
     optimizer_->zero_grad();
@@ -219,6 +235,7 @@ class Run {
     reporter_->loss(sums[0] / sums[1], last_step, sums[2] / std::max(now - last_control_, 1e-9));
     last_control_ = now;
     reporter_->pace(sync_->pace());
+    reporter_->left_out(sums[4], last_step);
     record(RunResult::kUnknown);
   }
 
@@ -229,6 +246,7 @@ class Run {
             .training_seconds = trained(),
             .learning_rate = rate_,
             .local_steps = sync_->pace().local_steps,
+            .wire = sync_->pace().wire,
             .clipped = sync_->clipping().clipped,
             .communication = during_training_ ? *during_training_ : sync_->trace().total()};
   }
@@ -264,6 +282,7 @@ class Run {
         .compute_seconds = trace.seconds(SpanKind::kCompute),
         .outer_seconds = trace.seconds(SpanKind::kOuter),
         .bytes_sent = during_training_->bytes,
+        .left_out = sync_->left_out(),
         .memory = sync_->memory(),
         .peak_megabytes = peak_resident_megabytes(),
         .threads = at::get_num_threads(),
@@ -299,6 +318,7 @@ class Run {
   RunResult result_;
   std::optional<Overlap> during_training_;  // once it is over: without the exchange at the end
   double rate_ = 0;
+  std::int64_t left_out_ = 0;
   Clock::time_point origin_;                  // the same instant on all workers, up to a barrier
   std::optional<Clock::time_point> resumed_;  // the training clock runs
   double trained_ = 0;                        // what it showed when it was stopped
@@ -309,7 +329,7 @@ class Run {
 
 RunResult run(const TrainConfig& config, const Cluster& cluster, const RunHooks& hooks) {
   validate(config);
-  return Run(config, cluster, hooks).execute();
+  return Run(settled(config), cluster, hooks).execute();
 }
 
 }  // namespace co2::train

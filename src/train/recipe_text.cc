@@ -11,6 +11,7 @@ std::string recipe_text(const Recipe& recipe) {
   if (recipe.exchange != Recipe::Exchange::kProgress) return text;
   text += fmt::format(", exchange every {} steps", recipe.local_steps);
   if (recipe.fragments > 1) text += fmt::format(" in {} fragments", recipe.fragments);
+  if (recipe.wire != Wire::kPlain) text += fmt::format(", wire {}", name(recipe.wire));
   return text;
 }
 

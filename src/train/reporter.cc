@@ -15,6 +15,12 @@ void Reporter::describe(const RunResult& run, const TrainConfig& config, int wor
                       run.model, static_cast<double>(run.parameters) / 1e6, run.data.name,
                       static_cast<double>(run.data.bytes) / 1e6, workers, workers == 1 ? "" : "s",
                       name(run.recipe.strategy), run.out.string()));
+  if (run.rate_factor != 1) {
+    message(
+        fmt::format("learning rate {:g}, times {:.2f} on every worker, whose mean step would be too short otherwise "
+                    "(--rate-factor)",
+                    config.learning_rate, run.rate_factor));
+  }
   if (run.recipe.zero < config.sync.zero) message(nothing_to_shard_text(config.sync.zero));
 }
 
@@ -33,14 +39,22 @@ void Reporter::pace(const Pace& pace) {
   if (pace.transfer_seconds < round) {
     message(
         fmt::format("exchanges take {:.1f} % of the computation with {} local steps, the most that are allowed: raise "
-                    "--max-local-steps, or use --wire bfloat16",
+                    "--max-local-steps",
                     100 * pace.cost_seconds / round, pace.local_steps));
     return;
   }
   message(fmt::format(
       "this network is too slow to hide an exchange behind {} steps (max-local-steps): it takes {:.1f} s, {} steps "
-      "take {:.1f} s. About {:.0f} Mbit/s would be needed; or raise --max-local-steps, or use --wire bfloat16",
+      "take {:.1f} s. About {:.0f} Mbit/s would be needed; or raise --max-local-steps, or use --wire int2",
       pace.local_steps, pace.transfer_seconds, pace.local_steps, round, pace.bits_per_second_needed / 1e6));
+}
+
+void Reporter::left_out(double exchanges, std::int64_t last_step) {
+  if (exchanges == 0 || std::exchange(warned_of_left_out_, true)) return;
+  message(fmt::format(
+      "progress that was not finite was left out of {:.0f} exchanges up to step {}, and the other workers went on "
+      "without it: lower the rate, or look at that worker's data",
+      exchanges, last_step));
 }
 
 void Reporter::record(const Point& point, double validation_loss) {
@@ -54,6 +68,7 @@ void Reporter::record(const Point& point, double validation_loss) {
   latest_.transfer_seconds = point.communication.transfer_seconds;
   latest_.bytes = point.communication.bytes;
   latest_.local_steps = point.local_steps;
+  latest_.wire = point.wire;
   latest_.clipped = point.clipped;
   metrics_->append(latest_);
   if (finished_) return;

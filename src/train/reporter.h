@@ -31,6 +31,8 @@ class Reporter {
   void loss(double loss, std::int64_t last_step, double units_per_second);
   /// Says once if the network, or what exchanges cost, is too much for the longest round that is allowed.
   void pace(const Pace& pace);
+  /// Says once if progress was left out of exchanges, and in how many.
+  void left_out(double exchanges, std::int64_t last_step);
 
   /// How far the run is.
   struct Point {
@@ -40,6 +42,7 @@ class Reporter {
     double training_seconds = 0;  ///< without evaluations and the final exchange
     double learning_rate = 0;
     int local_steps = 0;
+    Wire wire = Wire::kPlain;
     std::int64_t clipped = 0;  ///< exchanges of which the clip took something
     Overlap communication = {};
   };
@@ -58,6 +61,7 @@ class Reporter {
   bool finished_ = false;
   bool warned_of_loss_ = false;
   bool warned_of_bound_ = false;
+  bool warned_of_left_out_ = false;
 };
 
 }  // namespace co2::train

@@ -40,6 +40,7 @@ void MetricsFile::append(const Metrics& metrics) {
                      {"transfer_seconds", metrics.transfer_seconds},
                      {"bytes", metrics.bytes},
                      {"local_steps", metrics.local_steps},
+                     {"wire", name(metrics.wire)},
                      {"clipped_exchanges", metrics.clipped}};
   const auto line = json.dump() + "\n";
   if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <co2/options.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -26,6 +28,7 @@ struct Metrics {
   double transfer_seconds = 0;
   std::int64_t bytes = 0;
   int local_steps = 0;
+  Wire wire = Wire::kPlain;
   std::int64_t clipped = 0;  ///< exchanges so far of which the clip took something
 };
 

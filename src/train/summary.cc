@@ -34,6 +34,7 @@ Json to_json(const WorkerFigures& figures) {
           {"compute_seconds", figures.compute_seconds},
           {"outer_seconds", figures.outer_seconds},
           {"bytes_sent", figures.bytes_sent},
+          {"left_out", figures.left_out},
           {"memory", memory_json(figures.memory)},
           {"peak_megabytes", figures.peak_megabytes},
           {"threads", figures.threads},
@@ -83,6 +84,12 @@ double RunResult::transfer_seconds() const { return mean(*this, &WorkerFigures::
 double RunResult::exposed_seconds() const { return mean(*this, &WorkerFigures::exposed_seconds); }
 double RunResult::bytes_per_worker() const { return mean(*this, &WorkerFigures::bytes_sent); }
 
+std::int64_t RunResult::left_out() const {
+  std::int64_t total = 0;
+  for (const WorkerFigures& worker : workers) total += worker.left_out;
+  return total;
+}
+
 double RunResult::overlap() const {
   const double transfer = transfer_seconds();
   return transfer > 0 ? std::clamp(1 - exposed_seconds() / transfer, 0.0, 1.0) : 1;
@@ -104,6 +111,7 @@ WorkerFigures figures_from_text(const std::string& text) {
   json.at("compute_seconds").get_to(figures.compute_seconds);
   json.at("outer_seconds").get_to(figures.outer_seconds);
   json.at("bytes_sent").get_to(figures.bytes_sent);
+  json.at("left_out").get_to(figures.left_out);
   for (const auto& [name, bytes] : kMemoryFields) json.at("memory").at(name).get_to(figures.memory.*bytes);
   json.at("peak_megabytes").get_to(figures.peak_megabytes);
   json.at("threads").get_to(figures.threads);
@@ -145,6 +153,8 @@ std::string summary_json(const RunResult& result) {
         {"cost_seconds", result.pace.cost_seconds},
         {"bounded", result.pace.bounded},
         {"bits_per_second_needed", result.pace.bits_per_second_needed}}},
+      {"rate_factor", result.rate_factor},
+      {"left_out", result.left_out()},
       {"clipping",
        {{"exchanges", result.clipping.exchanges},
         {"clipped", result.clipping.clipped},
@@ -190,6 +200,9 @@ std::string format_summary(const RunResult& result) {
                                       : fmt::format("took {:.0f} % of {} of {} exchanges",
                                                     100 * clipping.lost / static_cast<double>(clipping.clipped),
                                                     clipping.clipped, clipping.exchanges));
+  }
+  if (result.left_out() > 0) {
+    row("left out", fmt::format("progress that was not finite, from {} exchanges of a fragment", result.left_out()));
   }
   if (result.final_exchange_seconds > 0) {
     row("final average", fmt::format("{:.2f} s, once, at the end", result.final_exchange_seconds));

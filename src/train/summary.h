@@ -22,6 +22,7 @@ struct WorkerFigures {
   double compute_seconds = 0;
   double outer_seconds = 0;  ///< launch and apply passes
   std::int64_t bytes_sent = 0;
+  std::int64_t left_out = 0;  ///< exchanges of a fragment that it had no part in (Core::left_out())
   MemoryUse memory = {};      ///< of tensors, by what they are for
   double peak_megabytes = 0;  ///< peak resident memory of its process, in units of 1e6 bytes
   int threads = 0;
@@ -40,6 +41,7 @@ struct RunResult {
   Recipe recipe;
   Pace pace;  ///< at the end of training
   Clipping clipping;
+  double rate_factor = 1;  ///< at the end of training, times the learning rate that was asked for
   DataDescription data;
   std::string launcher;
 
@@ -58,6 +60,7 @@ struct RunResult {
   std::vector<WorkerFigures> workers;  ///< by rank
   std::filesystem::path out;
   std::string sample;
+  std::int64_t left_out() const;  ///< over all workers
 
   double units_per_second() const { return training_seconds > 0 ? static_cast<double>(units) / training_seconds : 0; }
   double transfer_seconds() const;  ///< mean over workers

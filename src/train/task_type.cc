@@ -1,12 +1,17 @@
 #include "train/task_type.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/closest_name.h"
 #include "train/config.h"
 #include "train/validate.h"
 
 namespace co2::train {
+
+namespace {
+constexpr double kSgdRate = 0.1;
+}  // namespace
 
 std::string default_task() { return task_types().front().name; }
 
@@ -24,9 +29,19 @@ std::string model_of(const TrainConfig& config) {
   return config.model.empty() ? task_type(config.task).presets.front().name : config.model;
 }
 
+TrainConfig with_rate(TrainConfig config) {
+  if (config.learning_rate != 0) return config;
+  const TaskType& type = task_type(config.task);
+  const auto preset = std::ranges::find(type.presets, model_of(config), &Preset::name);
+  if (preset == type.presets.end()) throw unknown_choice("model", config.model, preset_names(type));
+  config.learning_rate = config.optimizer == "sgd" ? kSgdRate : preset->learning_rate;
+  return config;
+}
+
 TrainConfig settled(TrainConfig config) {
   config.model = model_of(config);
   task_type(config.task).settle(config);
+  config = with_rate(std::move(config));
   return config;
 }
 

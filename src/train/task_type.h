@@ -36,7 +36,8 @@ struct TaskWords {
 /// A size in which a task's model comes.
 struct Preset {
   std::string name;
-  std::string about;  ///< one line for the help
+  std::string about;            ///< one line for the help
+  double learning_rate = 2e-3;  ///< for Adam
 };
 
 /// All that the rest of the program knows about a kind of task before one is made. A new task is a folder beside gpt
@@ -80,6 +81,9 @@ std::vector<std::string> preset_names(const TaskType& type);
 
 /// config.model, or the task's first preset if that is empty.
 std::string model_of(const TrainConfig& config);
+
+/// The configuration with the learning rate that the model or the optimizer has by itself, if none is set.
+TrainConfig with_rate(TrainConfig config);
 
 /// The configuration with everything filled in that the task leaves open (TaskType::settle); throws OptionError.
 TrainConfig settled(TrainConfig config);

@@ -17,6 +17,7 @@ struct Highest {
   static constexpr int kEvalBatches = 100'000;
   static constexpr std::int64_t kSteps = 1'000'000'000;
   static constexpr double kLearningRate = 100;
+  static constexpr double kRateFactor = 1000;
   static constexpr double kWeightDecay = 100;
   static constexpr double kGradientClip = 1e9;
 };

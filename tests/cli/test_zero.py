@@ -12,6 +12,7 @@ TRAINING = ["--model", "nano", "--corpus", "synthetic", "--batch", 1, "--context
             "--sample-bytes", 0]
 LAYOUT = ["--workers", 4, "--island-size", 2, "--strategy", "co2", "--local-steps", 6, "--fragments", 1, "--bucket-bytes", 600000,
           "--optimizer", "sgd"]
+PLAIN = ["--wire", "plain"]
 
 
 def train(folder, *options):
@@ -27,16 +28,27 @@ def plan(*options):
 
 
 def test_every_stage_over_sockets(tmp_path):
-    reference, model = train(tmp_path / "0")
+    reference, model = train(tmp_path / "0", *PLAIN)
     for stage in (1, 2, 3):
-        summary, same = train(tmp_path / str(stage), "--zero", stage)
+        summary, same = train(tmp_path / str(stage), "--zero", stage, *PLAIN)
         # Gloo adds up gradients in another order for an all-reduce than for a reduce-scatter.
         for loss in ("train_loss", "validation_loss"):
             assert summary[loss] == pytest.approx(reference[loss], rel=1e-5)
         for name, values in model.items():
             assert torch.allclose(same[name], values, atol=1e-5), name
-        compare(summary, plan("--zero", stage))
-    compare(reference, plan())
+        compare(summary, plan("--zero", stage, *PLAIN))
+    compare(reference, plan(*PLAIN))
+
+
+@pytest.mark.parametrize("wire, within", [("int8", 0.01), ("int4", 0.01), ("int2", 0.03)])
+def test_blocks_between_islands(tmp_path, wire, within):
+    """Shards of another stage are cut into other blocks: the same numbers but for rounding, which is kept."""
+    reference, _ = train(tmp_path / "plain", *PLAIN)
+    for stage in (0, 3):
+        summary, _ = train(tmp_path / str(stage), "--zero", stage, "--wire", wire, "--checksum")
+        assert summary["recipe"]["wire"] == wire
+        assert summary["validation_loss"] == pytest.approx(reference["validation_loss"], rel=within)
+        compare(summary, plan("--zero", stage, "--wire", wire))
 
 
 def test_bfloat16(tmp_path):

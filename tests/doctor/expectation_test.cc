@@ -25,7 +25,7 @@ Situation slow_link() {
           .wire_bytes = 40'000'000};
 }
 
-Recipe recipe(int max_local_steps = 256) { return resolve({.max_local_steps = max_local_steps}); }
+Recipe recipe(int max_local_steps = 256) { return resolve({.max_local_steps = max_local_steps, .wire = Wire::kPlain}); }
 
 double of_none(const std::vector<Expectation>& all, Strategy strategy) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const auto& e) { return e.strategy == strategy; });
@@ -55,7 +55,7 @@ TEST(Expectation, ABoundNamesTheBandwidthThatWouldDo) {
   EXPECT_TRUE(r.bounded);
   EXPECT_EQ(r.plan.local_steps, 10);
   const std::string text = in_words(r, s, narrow);
-  for (const char* part : {"--max-local-steps 10", "208 Mbit/s", "100 Mbit/s", "--wire bfloat16"}) {
+  for (const char* part : {"--max-local-steps 10", "208 Mbit/s", "100 Mbit/s", "--wire int2"}) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   }
   // With that bandwidth, the bound is just enough.

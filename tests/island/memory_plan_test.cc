@@ -72,7 +72,7 @@ TEST(MemoryPlan, AgreesWithWhatARunHolds) {
           if (strategy != Strategy::kDdp) options.local_steps = 2;
           SCOPED_TRACE(std::string(name(strategy)) + ", stage " + std::to_string(stage) + ", accumulation " +
                        std::to_string(accumulation) + ", " + std::string(name(compute)));
-          const MemoryUse plan = plan_memory(shape, placed(resolve(options), 4), 2);
+          const MemoryUse plan = plan_memory(shape, placed(resolve(options), 4), 2, 4);
           const MemoryUse use = measured(4, options);
           const auto agree = [&](std::int64_t held, std::int64_t planned) {
             EXPECT_NEAR(static_cast<double>(held), static_cast<double>(planned),
@@ -94,7 +94,7 @@ TEST(MemoryPlan, DividesByTheIsland) {
   const ModelShape shape = train::gpt_shape(train::gpt_preset("small", 0));
   const auto plan = [&](int workers, int island, int stage) {
     const Options options{.strategy = Strategy::kCo2, .local_steps = 12, .island_size = island, .zero = stage};
-    return plan_memory(shape, placed(resolve(options), workers), 2);
+    return plan_memory(shape, placed(resolve(options), workers), 2, workers);
   };
   EXPECT_EQ(plan(8, 1, 0).outer_state / 4, plan(8, 4, 0).outer_state);
   EXPECT_EQ(plan(8, 4, 0).inner_state / 4, plan(8, 4, 1).inner_state);

@@ -216,6 +216,7 @@ TEST(Zero, AnIslandIsOneWorkerWithMoreSamples) {
                         .fragments = 1,
                         .clip = 2.0,
                         .clip_mode = clip_mode,
+                        .wire = Wire::kPlain,
                         .bucket_bytes = 1024};
       Options many = one;
       many.island_size = 2;

@@ -9,6 +9,8 @@ EXCHANGING = STRATEGIES[2:]
 WORKERS = (3, 4, 7)
 TAUS = (4, 10, 7)
 ODD_SIZES = ([3, 1025, 0], [1, 1023])  # two parameter groups
+MORE_GROUPS = ([70], [1, 64], [0], [300, 5])
+BLOCK_WIRES = ("int8", "int4", "int2")
 MOST_WORKERS, MOST_STEPS = 7, 48
 RESTART = 0.02
 
@@ -121,6 +123,61 @@ def wire_cases():
     yield make("wire-goes-on", "co2", 3, 7, weights="unequal", finish_after=[10, 26], steps=26, wire="bfloat16")
 
 
+def block_cases():
+    """Blocks of a few bits on the wire: for the restarts that keep what rounding leaves behind."""
+    weights = rotate(("unequal", "absent", "equal", "nobody"))
+    tau, fragments, schedule = rotate(TAUS), rotate((4, 1, 3, 2)), rotate(("warm-up", "constant", "zeros"))
+    sizes, beta, bucket = rotate((ODD_SIZES, ODD_SIZES, MORE_GROUPS)), rotate((0.3, 0.0, 0.6)), rotate((25 << 20, 1024))
+    for workers, wire in itertools.product((1, 2, 3, 5, 7), BLOCK_WIRES):
+        yield make(f"{wire}-{workers}", "co2", workers, tau(), weights=weights() if workers > 1 else "unequal",
+                   schedule=schedule(), sizes=sizes(), inner_momentum=beta(), fragments=fragments(), momentum=beta(),
+                   bucket_bytes=bucket(), wire=wire)
+    for wire in BLOCK_WIRES:
+        # As they come, also those whose restart drops what rounding leaves behind.
+        for strategy, workers in itertools.product(("co2", "streaming-diloco", "overlap-local-sgd"), (2, 3)):
+            yield make(f"{wire}-{strategy}-{workers}", strategy, workers, 7, weights=weights(), inner_momentum=0.3,
+                       steps=40, wire=wire)
+        yield make(f"{wire}-mix", "co2", 5, 7, weights=weights(), fragments=3, restart="mix", mix=0.35, wire=wire)
+        # finish() in the middle of a round, and right after a launch; a parameter that never has a gradient
+        yield make(f"{wire}-goes-on", "co2", 3, 7, weights="unequal", finish_after=[10, 14, 26], steps=26,
+                   without_gradient=[1], outer_rate=0.7, wire=wire)
+        # Fragments smaller than a block, and empty ones; several groups in one block's worth of elements
+        yield make(f"{wire}-tiny", "co2", 4, 5, finish_after=[5, 15], steps=15, sizes=([0, 3], [1]), fragments=5,
+                   wire=wire)
+        yield make(f"{wire}-small", "co2", 3, 10, weights="unequal", sizes=([20, 7], [65], [3, 3]), fragments=8,
+                   momentum=0.6, wire=wire)
+        yield make(f"{wire}-one-group", "co2", 7, 4, weights=weights(), sizes=([1, 129, 64],), wire=wire)
+        yield make(f"{wire}-every-step", "co2", 3, 1, steps=12, wire=wire)
+        for delay in (1, 3, 7):
+            yield make(f"{wire}-delay{delay}", "co2", 3, 7, weights=weights(), fragments=2, delay=delay, wire=wire)
+        for mode, phi in (("value", 2.5), ("norm", 20.0)):
+            yield make(f"{wire}-{mode}", "co2", 3, 7, weights=weights(), schedule="zeros", fragments=3, momentum=0.5,
+                       nesterov=True, clip=phi, clip_mode=mode, wire=wire)
+        yield bursts(f"{wire}-bursts", "co2", 3, 7, fragments=2, weights="unequal", wire=wire)
+        yield make(f"{wire}-own-rates", "co2", 4, 7, weights=weights(), momentum=0.4, wire=wire,
+                   more=dict(rate_factors=[1.0, 0.25, 2.0, 0.0]))
+        yield make(f"{wire}-accumulates", "co2", 3, 4, accumulation_steps=2, wire=wire)
+        # Without norms, which would carry one element's rounding to all the others
+        yield make(f"{wire}-blocking", "co2", 3, 7, weights=weights(), fragments=2, delay=0, clip=0.0, wire=wire)
+
+
+def not_finite(name, strategy, wire="plain", workers=3, **options):
+    """One worker loses an element of a fragment in the middle of a round, and another worker one just before finish().
+    Restart `paper` mends them in the round, the others in finish(); the last one is there at the end."""
+    return make(name, strategy, workers, 7, steps=30, finish_after=[18, 30], wire=wire,
+                more=dict(not_finite=[[1, 4, 40, "nan"], [2, 16, 1500, "inf"], [0, 28, 2000, "-inf"]]), **options)
+
+
+def not_finite_cases():
+    """Whoever is not finite is left out."""
+    for strategy in EXCHANGING:
+        yield not_finite(f"{strategy}-not-finite", strategy, weights="unequal")
+    yield not_finite("bfloat16-not-finite", "co2", "bfloat16", penalty=False)
+    for wire in BLOCK_WIRES:
+        yield not_finite(f"{wire}-not-finite", "co2", wire, weights="unequal", fragments=3)
+    yield not_finite("int4-mix-not-finite", "streaming-diloco", "int4")
+
+
 def edge_cases():
     """Schedules that end at zero or jump, rates that differ between workers, gradients of another scale."""
     weights = rotate(("equal", "unequal", "absent"))
@@ -154,14 +211,22 @@ def planned_cases():
     for strategy, weights, options in (("co2", "unequal", {}), ("co2", "absent", dict(momentum=0.5)),
                                        ("co2", "equal", dict(fragments=3, clip=1.05)), ("local-sgd", "unequal", {}),
                                        ("co2-paper", "unequal", dict(penalty=False))):
-        case = make(f"planned-{strategy}-{weights}", strategy, 3, 7, steps=MOST_STEPS, weights=weights,
-                    schedule="warm-up", exchange_share=1.0, max_local_steps=16,
-                    more=dict(step_microseconds=1500, wire_microseconds=[50, 9000], wire_turn=24), **options)
-        del case["options"]["local_steps"]
-        yield case
+        yield planned(f"planned-{strategy}-{weights}", strategy, 3, weights=weights, **options)
+    for wire, workers in (("int8", 3), ("int4", 2), ("int2", 3)):
+        yield planned(f"planned-{wire}", "co2", workers, weights="unequal", wire=wire)
 
 
-IN_PROCESS = [*strategy_cases(), *option_cases(), *special_cases(), *wire_cases(), *edge_cases(), *planned_cases()]
+def planned(name, strategy, workers, slow=9000, **options):
+    """`slow`: microseconds of the network's slow times."""
+    case = make(name, strategy, workers, 7, steps=MOST_STEPS, schedule="warm-up", exchange_share=1.0,
+                max_local_steps=16,
+                more=dict(step_microseconds=1500, wire_microseconds=[50, slow], wire_turn=24), **options)
+    del case["options"]["local_steps"]
+    return case
+
+
+IN_PROCESS = [*strategy_cases(), *option_cases(), *special_cases(), *wire_cases(), *block_cases(), *not_finite_cases(),
+              *edge_cases(), *planned_cases()]
 assert len({case["name"] for case in IN_PROCESS}) == len(IN_PROCESS)
 
 
@@ -182,6 +247,16 @@ def gloo_cases():
         yield make(f"gloo-{restart}-P{fragments}-{workers}", "co2", workers, 7, weights="unequal", schedule=schedule,
                    restart=restart, fragments=fragments, bucket_bytes=1024, **clip,
                    **({"mix": 0.35} if restart == "mix" else {}))
+    for workers, wire, weights, options in ((2, "int8", "unequal", {}), (2, "int2", "absent", dict(sizes=MORE_GROUPS)),
+                                            (3, "int8", "absent", dict(fragments=3)), (3, "int4", "unequal", {}),
+                                            (3, "int2", "nobody", dict(sizes=([20, 7], [65], [3, 3]), fragments=7)),
+                                            (5, "int4", "unequal", dict(sizes=MORE_GROUPS, momentum=0.6)),
+                                            (7, "int8", "nobody", dict(fragments=2)), (7, "int2", "unequal", {})):
+        yield make(f"gloo-{wire}-{workers}", "co2", workers, 7, weights=weights, finish_after=[12, 25], steps=25,
+                   inner_momentum=0.5, wire=wire, **options)
+    yield make("gloo-int4-mix", "streaming-diloco", 4, 7, weights="unequal", wire="int4")
+    yield not_finite("gloo-not-finite", "co2", weights="unequal")
+    yield not_finite("gloo-int8-not-finite", "co2", "int8", weights="unequal")
 
 
 GLOO = [*gloo_cases()]

@@ -1,4 +1,5 @@
 """The rules of docs/algorithm.md in float64, written to be read next to that page and independently of the library.
+Wires of blocks are the exception: a code is a decision, so their arithmetic is in float32, in the library's order.
 
 Nothing here is clever: every worker holds its live parameters, all of them together the consensus x and the outer
 momentum m, every fragment its exchanges in flight, and each rule is one small method, so that a test can replace one
@@ -8,6 +9,8 @@ and see the comparison fail.
 import numpy as np
 
 BLOCK = 16  # each parameter, and each fragment, starts at a multiple of this many elements
+CODED_BLOCK = 64                                    # elements that share a scale on a wire of blocks,
+LARGEST_CODE = {"int8": 127, "int4": 7, "int2": 1}  # and the largest whole number that stands for one of them
 
 # The strategies' own values; a case overrides any of them. Some depend on local_steps (tau).
 COMMON = dict(fragments=1, delay=None, outer_rate=1.0, momentum=0.0, nesterov=False, penalty=False, clip=0.0,
@@ -36,9 +39,21 @@ def to_bfloat16(values):
     return rounded_to_8_bits(values.astype(np.float32).astype(np.float64))
 
 
-def rounded_to_8_bits(values):
+def rounded_to_8_bits(values, rounding=np.rint):
     fraction, exponent = np.frexp(values)  # 0.5 <= |fraction| < 1
-    return np.ldexp(np.rint(np.ldexp(fraction, 8)), exponent - 8)
+    return np.ldexp(rounding(np.ldexp(fraction, 8)), exponent - 8)
+
+
+def block_scale(block, largest):
+    """In float32: the largest number over the largest code, rounded up to 8 bits."""
+    quotient = np.abs(block).max(initial=np.float32(0)) / np.float32(largest)
+    return rounded_to_8_bits(quotient, np.ceil) if quotient >= np.float32(2.0 ** -100) else np.float32(0)
+
+
+def coded(block, largest):
+    """What a reader makes of one block, in float32."""
+    scale = block_scale(block, largest)
+    return np.rint(block * (np.float32(1) / scale)) * scale if scale > 0 else np.zeros_like(block)
 
 
 class Layout:
@@ -70,6 +85,21 @@ class Layout:
             mask[begin:end] = False
         return mask
 
+    def stretches(self, where):
+        """The stretches of `where` that belong to one parameter group, with the padding behind its parameters."""
+        begins = [self.parameters[p][0] for p, group in enumerate(self.group_of)
+                  if p == 0 or group != self.group_of[p - 1]]
+        for begin, end in zip(begins, begins[1:] + [self.total]):
+            begin, end = max(begin, where.start), min(end, where.stop)
+            if begin < end:
+                yield slice(begin, end)
+
+    def coded_blocks(self, where):
+        """The blocks that are coded together, counted from the beginning of `where`: every stretch begins a new one."""
+        for stretch in self.stretches(where):
+            for begin in range(stretch.start, stretch.stop, CODED_BLOCK):
+                yield slice(begin - where.start, min(begin + CODED_BLOCK, stretch.stop) - where.start)
+
     def fragment(self, f, count):
         blocks = self.total // BLOCK
         return slice(BLOCK * (f * blocks // count), BLOCK * ((f + 1) * blocks // count))
@@ -84,7 +114,7 @@ class Worker:
 
     def inner_step(self, gradient, rate, momentum, decay, has_gradient):
         g = gradient + decay * self.live
-        self.velocity = momentum * self.velocity + g
+        self.velocity = np.where(momentum > 0, momentum * self.velocity, 0.0) + g  # without it, a NaN is forgotten
         self.live = self.live - np.where(has_gradient, rate * self.velocity, 0.0)
 
 
@@ -151,6 +181,8 @@ class Oracle:
         self.workers = [Worker(initial) for _ in range(case["workers"])]
         self.x = initial.copy()            # consensus
         self.m = np.zeros_like(initial)    # outer momentum
+        # What each worker, as an owner of blocks, has yet to pass on of every element: mean progress
+        self.rests = np.zeros((case["workers"], self.layout.total), dtype=np.float32)
         self.t = 0
         self.old_fragments = []  # of another cut, with something in flight
         # With a plan that is chosen while training, the first four steps only measure.
@@ -218,6 +250,14 @@ class Oracle:
     def weight(self, since):
         return since.samples
 
+    def takes_part(self, d):
+        """A worker with progress that is not finite is left out of the exchange, as if it had no weight,"""
+        return np.isfinite(d).all()
+
+    def is_averaged(self, live):
+        """and with parameters that are not finite, out of finish()."""
+        return np.isfinite(live).all()
+
     def rates_of(self, since):
         """A worker's mean rate of the steps since the launch, per group."""
         return since.rates / since.unsent
@@ -268,12 +308,62 @@ class Oracle:
         d = self.x[fragment.where] - worker.live[fragment.where]
         if weight == 0:
             return np.zeros_like(d)
+        if self.in_blocks():
+            d = self.x[fragment.where].astype(np.float32) - worker.live[fragment.where].astype(np.float32)
+            return self.coded(np.float32(weight) * d, fragment).astype(np.float64) / weight
         return self.on_the_wire(weight * d) / weight if self.o["wire"] != "plain" else d
 
     def add(self, total, values):
-        """Every addition of the all-reduce, in the order of ranks, gives what fits on the wire."""
+        """Every addition of the all-reduce, in the order of ranks, gives what fits on the wire; an owner of blocks adds
+        in float32."""
+        if self.in_blocks():
+            return total.astype(np.float32) + values.astype(np.float32)
         return self.on_the_wire(total + self.on_the_wire(values))
 
+    def taken_out(self, worker, fragment, sent):
+        """What the move replaces at the apply, of what a worker has: what its peers saw, so that the rest stays."""
+        return sent
+
+    # ---- wires of blocks --------------------------------------------------------------------------------------------
+    def in_blocks(self):
+        """One worker alone tells nobody anything: there is nothing to round."""
+        return self.o["wire"] in LARGEST_CODE and len(self.workers) > 1
+
+    def coded(self, values, fragment):
+        """Block by block, what a reader of the wire makes of a fragment's values."""
+        result = np.zeros_like(values)
+        for block in self.layout.coded_blocks(fragment.where):
+            result[block] = coded(values[block], LARGEST_CODE[self.o["wire"]])
+        return result
+
+    def owner(self, block, blocks):
+        """Workers own consecutive blocks of a fragment, all of them the same number but for the last."""
+        return block // -(-blocks // len(self.workers))
+
+    def owners(self, fragment):
+        """For each element of a fragment."""
+        blocks = list(self.layout.coded_blocks(fragment.where))
+        result = np.zeros(fragment.where.stop - fragment.where.start, dtype=int)
+        for index, block in enumerate(blocks):
+            result[block] = self.owner(index, len(blocks))
+        return result
+
+    def passed_on(self, fragment, total, weight):
+        """What the owners make of the workers' sum: they add what they could not pass on earlier, code it once more,
+        and keep what that leaves."""
+        mine = self.owners(fragment), np.arange(fragment.where.start, fragment.where.stop)
+        total = total + self.overdue(weight, self.rests[mine])
+        result = self.coded(total, fragment)
+        self.rests[mine] = self.left_over(weight, total, result)
+        return result
+
+    def overdue(self, weight, rest):
+        return np.float32(weight) * rest
+
+    def left_over(self, weight, total, result):
+        return (total - result) * np.float32(1 / weight)
+
+    # ---- the apply --------------------------------------------------------------------------------------------------
     def rate_in(self, gamma):
         """Progress is divided by this,"""
         return gamma
@@ -318,7 +408,8 @@ class Oracle:
     # ---- launch, apply ----------------------------------------------------------------------------------------------
     def launch(self, f):
         fragment = self.fragments[f]
-        weights = [self.weight(since) for since in fragment.since]
+        weights = [self.weight(since) if self.takes_part(self.x[fragment.where] - worker.live[fragment.where]) else 0.0
+                   for worker, since in zip(self.workers, fragment.since)]
         rates = [self.rates_of(since) for since in fragment.since]
         sent = [self.sent(worker, fragment, w) for worker, w in zip(self.workers, weights)]
         D = np.zeros_like(self.x[fragment.where])
@@ -326,10 +417,13 @@ class Oracle:
         if sum(weights) > 0:
             for w, s in zip(weights, sent):
                 D = self.add(D, w * s)
+            if self.in_blocks():
+                D = self.passed_on(fragment, D, sum(weights)).astype(np.float64)
             D = D / sum(weights)
             # Per round, also of a worker that has sent nothing for several of them.
             size = sum(w * self.size(fragment, s, r) * since.steps / since.unsent for w, s, r, since
                        in zip(weights, sent, rates, fragment.since)) / sum(weights)
+        sent = [self.taken_out(worker, fragment, s) for worker, s in zip(self.workers, sent)]
         if self.restarts_without_apply(f, fragment):
             for worker in self.workers:
                 worker.live[fragment.where] = self.x[fragment.where]
@@ -420,9 +514,22 @@ class Oracle:
         for fragment in self.fragments:  # the progress that they stand for has been averaged
             fragment.since = [Since(len(self.case["groups"])) for _ in self.workers]
         self.x = mean.copy()
+        self.forget_rests()
 
     def final_mean(self):
-        return sum(worker.live for worker in self.workers) / len(self.workers)
+        """Of the workers whose parameters are finite, fragment by fragment; and what owners have yet to pass on."""
+        mean = np.zeros(self.layout.total)
+        for fragment in self.fragments:
+            live = [worker.live[fragment.where] for worker in self.workers]
+            live = [values for values in live if self.is_averaged(values)] or live
+            mean[fragment.where] = sum(live) / len(live)
+        return mean - self.final_move()
+
+    def final_move(self):
+        return self.o["outer_rate"] * self.rests.sum(axis=0, dtype=np.float64)
+
+    def forget_rests(self):
+        self.rests[:] = 0
 
     def snapshot(self):
         """(live of each worker, consensus of each worker)."""
@@ -436,10 +543,11 @@ def run(case, data, oracle=Oracle):
     """The snapshots of a whole case: after each step, and after each finish()."""
     state = oracle(case, data)
     snapshots = []
-    for step in range(1, case["steps"] + 1):
-        state.step()
-        snapshots.append(state.snapshot())
-        if step in case["finish_after"]:
-            state.finish()
+    with np.errstate(invalid="ignore"):  # some cases have parameters that are not finite
+        for step in range(1, case["steps"] + 1):
+            state.step()
             snapshots.append(state.snapshot())
+            if step in case["finish_after"]:
+                state.finish()
+                snapshots.append(state.snapshot())
     return snapshots

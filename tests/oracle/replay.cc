@@ -50,6 +50,7 @@ class Model : public torch::nn::Module {
 
 co2::Options options_of(const Json& item) {
   co2::Options options;
+  options.wire = co2::Wire::kPlain;  // a case that says nothing about it
   options.strategy = co2::strategy_from_name(item.at("strategy").get<std::string>());
   for (const auto& [key, value] : item.at("options").items()) {
     if (key == "local_steps")

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import comparing
-from cases import make
+import oracle
+from cases import BLOCK_WIRES, make
 from oracle import Layout
 from replaying import Data, numel, random_data, replay, replay_files
 
@@ -153,3 +154,48 @@ def test_a_single_worker_is_plain_training_bit_for_bit(strategy):
     keep = ~Layout(case["groups"]).padding()
     assert math.isfinite(plain.sum())
     assert np.array_equal(library.live[:20, 0][:, keep].view(np.uint32), plain.view(np.uint32))
+
+
+@pytest.mark.parametrize(("values", "largest", "expected"), [
+    ([1.0, -0.75, 0.25, 0.5, -0.5], 1, [1.0, -1.0, 0.0, 0.0, 0.0]),  # ties to even
+    ([7.0, 2.5, 3.5, -2.5, 0.25], 7, [7.0, 2.0, 4.0, -2.0, 0.0]),
+    ([1 + 2.0 ** -20, -1.0], 1, [1 + 2.0 ** -7, -1 - 2.0 ** -7]),  # a scale is rounded up
+    ([1.0, 2.0 ** -90, 0.004], 127, [126 * 130 * 2.0 ** -14, 0.0, 130 * 2.0 ** -14]),  # 2^14 / 127 is 129.01
+    ([2.0 ** -100, -2.0 ** -101], 1, [2.0 ** -100, 0.0]),  # the smallest scale
+    ([np.nextafter(np.float32(2.0 ** -100), np.float32(0)), 0.0], 1, [0.0, 0.0]),
+    ([0.0, -0.0], 127, [0.0, 0.0])])
+def test_how_the_oracle_codes_a_block(values, largest, expected):
+    """Worked out by hand from docs/wire.md."""
+    assert np.array_equal(oracle.coded(np.array(values, np.float32), largest), np.array(expected, np.float32))
+
+
+@pytest.mark.parametrize("wire", ["plain", *BLOCK_WIRES])
+def test_no_progress_is_ever_lost_on_the_wire(wire):
+    """With gradients that do not depend on the parameters, the workers' mean is known without any exchange. What
+    rounding leaves behind, on workers and on owners, arrives in later rounds or in finish(): however few the bits, that
+    mean is what finish() gives."""
+    tau, steps, workers = 7, 40, 5
+    case = make("lossless", "co2", workers, tau, steps=steps, finish_after=[17, steps], fragments=3, momentum=0.0,
+                clip=0.0, wire=wire)
+    known = random_data(case)
+    data = Data(known.initial, np.zeros_like(known.curvature), known.targets)
+    result = run((case, data))["lossless"]
+    layout = Layout(case["groups"])
+    moves = layout.flat(data.targets[:workers].astype(np.float64).mean(axis=0))[:steps]
+    for (begin, end), group in zip(layout.parameters, layout.group_of):
+        moves[:, begin:end] *= np.array(case["groups"][group]["rates"])[:, None]
+    bound = comparing.UNITS * np.spacing(np.abs(result.live).max())
+    for snapshot, step in zip(comparing.after_finish(case), case["finish_after"]):
+        for live in result.live[snapshot]:
+            np.testing.assert_allclose(live, layout.flat(data.initial) + moves[:step].sum(axis=0), rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("wire", BLOCK_WIRES)
+def test_owners_add_in_the_order_of_ranks(wire):
+    """2^26 - 2^26 + 1 is 1 in this order only: in float32, others lose the 1. Each of the workers owns a block."""
+    case = make("order", "co2", 3, 1, steps=2, sizes=([192],), schedule="constant", fragments=1, clip=0.0, wire=wire)
+    case["groups"][0]["rates"] = [1.0, 1.0]
+    targets = np.zeros((3, 2, 192))
+    targets[:, 0] = np.array([2.0 ** 26, -2.0 ** 26, 1.0])[:, None]
+    result = run((case, Data(np.zeros(192), np.zeros(192), targets)))["order"]
+    np.testing.assert_allclose(result.consensus[1], np.full((3, 192), 1 / 3), rtol=0.02)

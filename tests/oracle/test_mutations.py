@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import comparing
-from cases import bursts, make
+import oracle
+from cases import MORE_GROUPS, bursts, make, not_finite, planned
 from oracle import Layout, Oracle, to_bfloat16
 from replaying import random_data, replay
 
@@ -26,8 +27,20 @@ WIRE_PAPER = make("m-wire-paper", "co2-paper", 4, 4, weights="absent", penalty=F
 USUAL = bursts("m-usual", "co2", 3, 7, fragments=2, weights="unequal")
 OWN_RATES = make("m-own-rates", "co2", 3, 7, fragments=2, weights="unequal", clip=0.0,
                  more=dict(rate_factors=[1.0, 0.25, 2.0]))
+INT8 = make("m-int8", "co2", 3, 7, fragments=3, weights="unequal", outer_rate=0.7, wire="int8")
+INT4 = make("m-int4", "co2", 5, 7, fragments=2, weights="unequal", outer_rate=0.7, sizes=MORE_GROUPS, wire="int4")
+INT2 = make("m-int2", "co2", 2, 4, fragments=4, weights="unequal", outer_rate=0.7, wire="int2", steps=26,
+            finish_after=[11, 26])
+INT4_STREAM = make("m-int4-stream", "streaming-diloco", 3, 7, weights="unequal", wire="int4")
+# P = 1 as long as the network is fast, then P = 4: what a worker owns changes.
+INT4_PLANNED = planned("m-int4-planned", "co2", 3, slow=40000, weights="unequal", wire="int4")
+BLOCKS = [INT8, INT4, INT2, INT4_STREAM]
+NOT_FINITE = not_finite("m-not-finite", "co2", weights="unequal")
+NOT_FINITE_PAPER = not_finite("m-not-finite-paper", "co2-paper", weights="unequal")
+NOT_FINITE_INT4 = not_finite("m-not-finite-int4", "co2", "int4", weights="unequal")
+NOT_FINITES = [NOT_FINITE, NOT_FINITE_PAPER, NOT_FINITE_INT4]
 ALL = [PAPER, PAPER_GAP, NORM, KEEP, KEEP_WHOLE, NOBODY, ZEROS, STREAM, ANCHOR, DILOCO, LOCAL, SLOWMO, DDP, WIRE,
-       WIRE_PAPER, USUAL, OWN_RATES]
+       WIRE_PAPER, USUAL, OWN_RATES, *BLOCKS, INT4_PLANNED, *NOT_FINITES]
 
 
 def rule(noticed_by, **methods):
@@ -119,6 +132,95 @@ def settings(**changed):
     return init
 
 
+def one_block(scale_of=oracle.block_scale, rounding=np.rint):
+    """A way to code whole fragments with another way to code one block."""
+    def coded(self, values, fragment):
+        result = np.zeros_like(values)
+        for block in self.layout.coded_blocks(fragment.where):
+            scale = scale_of(values[block], oracle.LARGEST_CODE[self.o["wire"]])
+            if scale > 0:
+                result[block] = rounding(values[block] * (np.float32(1) / scale)) * scale
+        return result
+    return coded
+
+
+def blocks(elements=oracle.CODED_BLOCK, stretches=lambda layout, where: layout.stretches(where)):
+    """An oracle that cuts fragments into other blocks."""
+    class Other(Layout):
+        def coded_blocks(self, where):
+            for stretch in stretches(self, where):
+                for begin in range(stretch.start, stretch.stop, elements):
+                    yield slice(begin - where.start, min(begin + elements, stretch.stop) - where.start)
+
+    def init(self, case, data):
+        Oracle.__init__(self, case, data)
+        self.layout = Other(case["groups"])
+    return init
+
+
+def parameters(layout, where):
+    for begin, end in zip([begin for begin, _ in layout.parameters],
+                          [begin for begin, _ in layout.parameters[1:]] + [layout.total]):
+        yield slice(max(begin, where.start), min(end, where.stop))
+
+
+def weighed_after_coding(self, worker, fragment, weight):
+    d = (self.x[fragment.where] - worker.live[fragment.where]).astype(np.float32)
+    return (weight > 0) * self.coded(d, fragment).astype(np.float64)
+
+
+def nothing_unless_finite(self, worker, fragment, weight):
+    d = self.x[fragment.where] - worker.live[fragment.where]
+    return Oracle.sent(self, worker, fragment, weight) if np.isfinite(d).all() else np.zeros_like(d)
+
+
+def finite_elements(self, worker, fragment, weight):
+    d = self.x[fragment.where] - worker.live[fragment.where]
+    return weight * np.where(np.isfinite(d), d, 0.0) / max(weight, 1.0)
+
+
+MUTATIONS |= {
+    "what a code left behind is forgotten": rule([INT8, INT4, INT2], taken_out=lambda self, worker, fragment, sent:
+                                                 self.x[fragment.where] - worker.live[fragment.where]),
+    "an owner forgets its rest": rule([*BLOCKS, INT4_PLANNED], left_over=lambda self, weight, total, result: 0),
+    "a rest is not weighed": rule(BLOCKS, overdue=lambda self, weight, rest: rest),
+    "a rest is kept with its weight": rule(BLOCKS, left_over=lambda self, weight, total, result: total - result),
+    "a rest is subtracted": rule(BLOCKS, overdue=lambda self, weight, rest: -weight * rest),
+    "the sum of blocks is not coded": rule(BLOCKS, passed_on=lambda self, fragment, total, weight: total),
+    "blocks go on across stretches": rule([INT8, INT4, INT4_STREAM],
+                                          __init__=blocks(stretches=lambda layout, where: [where])),
+    "every parameter begins a block": rule([INT8, INT4, INT2], __init__=blocks(stretches=parameters)),
+    "blocks of 32": rule(BLOCKS, __init__=blocks(32)),
+    "blocks of 128": rule(BLOCKS, __init__=blocks(128)),
+    "codes rounded towards zero": rule(BLOCKS, coded=one_block(rounding=np.trunc)),
+    "a scale rounded to nearest": rule(BLOCKS, coded=one_block(lambda block, largest: oracle.rounded_to_8_bits(
+        np.abs(block).max() / np.float32(largest)))),
+    "a scale in full precision": rule(BLOCKS, coded=one_block(lambda block, largest:
+                                                              np.abs(block).max() / np.float32(largest))),
+    "one code more": rule(BLOCKS, coded=one_block(lambda block, largest: oracle.block_scale(block, largest + 1))),
+    "weighed when it was coded already": rule([INT8, INT4, INT2], sent=weighed_after_coding),
+    "blocks dealt out in turn": rule([INT4_PLANNED], owner=lambda self, block, blocks: block % len(self.workers)),
+    "the last worker owns what is left": rule([INT4_PLANNED], owner=lambda self, block, blocks: min(
+        block // max(blocks // len(self.workers), 1), len(self.workers) - 1)),
+    "another cut takes the rests along": rule([INT4_PLANNED], owner=lambda self, block, blocks: 0),
+    "another cut drops the rests": rule([INT4_PLANNED], cut=lambda self, P: (
+        self.forget_rests(), Oracle.cut(self, P))[1]),
+    "finish() drops the rests": rule(BLOCKS, final_move=lambda self: 0.0),
+    "finish() applies the rests at full rate": rule(BLOCKS, final_move=lambda self: self.rests.sum(axis=0)),
+    "finish() averages the rests": rule(BLOCKS, final_move=lambda self: self.o["outer_rate"] * self.rests.mean(axis=0)),
+    "finish() keeps the rests": rule([INT2], forget_rests=lambda self: None),
+    "who is not finite takes part": rule(NOT_FINITES, takes_part=lambda self, d: True),
+    "who is not finite keeps its weight": rule(NOT_FINITES, takes_part=lambda self, d: True,
+                                               sent=nothing_unless_finite),
+    "only elements that are not finite are left out": rule([NOT_FINITE, NOT_FINITE_PAPER],
+                                                           takes_part=lambda self, d: True, sent=finite_elements),
+    "who is not finite counts as having sent": rule(
+        [NOT_FINITE, NOT_FINITE_INT4], taken_out=lambda self, worker, fragment, sent:
+        np.nan_to_num(self.x[fragment.where] - worker.live[fragment.where], posinf=0.0, neginf=0.0)),
+    "finish() averages what is not finite": rule(NOT_FINITES, is_averaged=lambda self, live: True),
+}
+
+
 MUTATIONS |= {
     "heavy ball for Nesterov": rule([STREAM, DILOCO], __init__=settings(nesterov=False)),
     "Nesterov for heavy ball": rule([PAPER, KEEP, ANCHOR, SLOWMO], __init__=settings(nesterov=True)),
@@ -136,6 +238,12 @@ def results():
 @pytest.mark.parametrize("case", ALL, ids=lambda case: case["name"])
 def test_the_rules_themselves_hold(case, results):
     assert (problem := comparing.difference(case, results[case["name"]], random_data(case))) is None, problem
+
+
+def test_the_plan_has_changed_what_a_worker_owns(results):
+    """Otherwise the mutations of owners could not be noticed."""
+    fragments = [P for _, P in results[INT4_PLANNED["name"]].plan[3:]]
+    assert fragments[0] == 1 and fragments[-1] > 1, fragments
 
 
 @pytest.mark.parametrize(("name", "case"), [(name, case) for name, (cases, _) in MUTATIONS.items() for case in cases],

@@ -35,43 +35,50 @@ struct Outcome {
   bool operator==(const Outcome& other) const {
     bool equal = norms == other.norms && tensors.size() == other.tensors.size();
     for (std::size_t i = 0; equal && i < tensors.size(); ++i) {
-      const at::ScalarType bits = tensors[i].element_size() == 2 ? at::kShort : at::kInt;
+      const std::int64_t bytes = tensors[i].element_size();
+      const at::ScalarType bits = bytes == 1 ? at::kByte : bytes == 2 ? at::kShort : at::kInt;
       equal = at::equal(tensors[i].view(bits), other.tensors[i].view(bits));
     }
     return equal;
   }
 };
 
-/// `sum` is the input's, as floats or as bfloat16.
+/// `sum` is the input's, as floats, as bfloat16 or in blocks.
 template <class Wire>
 void run_everything(const Kernel& kernel, const State& input, const at::Tensor& sum, bool all_variants,
                     Outcome& outcome) {
-  const std::int64_t size = sum.numel();
+  const std::int64_t size = input.sum.numel();
   const auto* sums = static_cast<const Wire*>(sum.const_data_ptr());
+  std::vector<ApplyVariant> variants;
   for (const Restart restart : {Restart::kPaper, Restart::kKeep, Restart::kMix}) {
     for (const bool nesterov : {false, true}) {
       for (const bool clip : {false, true}) {
-        if (!all_variants && nesterov != clip) continue;
-        const State s = input.clone();
-        const ApplyJob<Wire> job = {sums,
-                                    s.momentum.mutable_data_ptr<float>(),
-                                    s.consensus.mutable_data_ptr<float>(),
-                                    s.sent.const_data_ptr<float>(),
-                                    s.live.mutable_data_ptr<float>(),
-                                    3.7f,
-                                    0.3f,
-                                    0.9f,
-                                    0.4f,
-                                    0.02f,
-                                    0.3f,
-                                    0.7f};
-        const ApplyNorms norms = fused::apply(kernel, job, {restart, nesterov, clip, true}, size);
-        for (const double norm : {norms.move, norms.momentum, norms.clipped}) {
-          outcome.norms.push_back(std::bit_cast<std::uint64_t>(norm));
-        }
-        for (const at::Tensor& tensor : {s.momentum, s.consensus, s.live}) outcome.tensors.push_back(tensor);
+        if (all_variants || nesterov == clip) variants.push_back({restart, nesterov, clip, true});
       }
     }
+    variants.push_back({restart, false, false, true, /*without_momentum=*/true});
+  }
+  // How a block is read does not depend on them.
+  if (kBitsOf < Wire >> 0 && !all_variants) variants = {{Restart::kKeep, true, true, true}};
+  for (const ApplyVariant& variant : variants) {
+    const State s = input.clone();
+    const ApplyJob<Wire> job = {sums,
+                                s.momentum.mutable_data_ptr<float>(),
+                                s.consensus.mutable_data_ptr<float>(),
+                                s.sent.const_data_ptr<float>(),
+                                s.live.mutable_data_ptr<float>(),
+                                3.7f,
+                                0.3f,
+                                0.9f,
+                                0.4f,
+                                0.02f,
+                                0.3f,
+                                0.7f};
+    const ApplyNorms norms = fused::apply(kernel, job, variant, size);
+    for (const double norm : {norms.move, norms.momentum, norms.clipped}) {
+      outcome.norms.push_back(std::bit_cast<std::uint64_t>(norm));
+    }
+    for (const at::Tensor& tensor : {s.momentum, s.consensus, s.live}) outcome.tensors.push_back(tensor);
   }
   const float* momentum = input.momentum.const_data_ptr<float>();
   for (const double norm : {fused::squared_norm(kernel, sums, size),
@@ -88,10 +95,47 @@ void run_everything(const Kernel& kernel, const State& input, const at::Tensor& 
   outcome.tensors.push_back(s.sent);
 }
 
+/// The input's sum in blocks, as this kernel writes them, and three of them added up.
+template <int kBits>
+void run_everything_in_blocks(const Kernel& kernel, const State& input, bool all_variants, Outcome& outcome) {
+  using Form = Block<kBits>;
+  const std::int64_t size = input.sum.numel();
+  const std::int64_t blocks = blocks_for(size);
+  const auto room = [&] { return at::empty({blocks * static_cast<std::int64_t>(sizeof(Form))}, at::kByte); };
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& values : {input.sum, input.sent, input.momentum}) {
+    parts.push_back(room());
+    const double norm = fused::launch(kernel, values.const_data_ptr<float>(), input.live.const_data_ptr<float>(), 1.7f,
+                                      static_cast<Form*>(parts.back().mutable_data_ptr()), nullptr, size);
+    outcome.norms.push_back(std::bit_cast<std::uint64_t>(norm));
+  }
+  run_everything<Form>(kernel, input, parts[0], all_variants, outcome);
+
+  const State s = input.clone();
+  const at::Tensor out = room();
+  std::vector<const Form*> pointers;
+  for (const at::Tensor& part : parts) pointers.push_back(static_cast<const Form*>(part.const_data_ptr()));
+  const AddUpJob<kBits> job = {pointers.data(),
+                               3,
+                               5.1f,
+                               1 / 5.1f,
+                               s.sum.mutable_data_ptr<float>(),
+                               size,
+                               static_cast<Form*>(out.mutable_data_ptr())};
+  EXPECT_EQ(fused::add_up(kernel, job, blocks), 0);
+  for (const at::Tensor& tensor : parts) outcome.tensors.push_back(tensor);
+  outcome.tensors.push_back(out);
+  outcome.tensors.push_back(s.sum);
+}
+
 Outcome run_everything(const Kernel& kernel, const State& input, bool all_variants) {
   Outcome outcome;
   run_everything<float>(kernel, input, input.sum, all_variants, outcome);
   run_everything<Bfloat16>(kernel, input, reference::copy_at_offset(input.sum, at::kBFloat16), all_variants, outcome);
+  if (!all_variants && input.sum.numel() < 1 << 21) return outcome;  // of the two long ones, the longer will do
+  run_everything_in_blocks<8>(kernel, input, all_variants, outcome);
+  run_everything_in_blocks<4>(kernel, input, all_variants, outcome);
+  run_everything_in_blocks<2>(kernel, input, all_variants, outcome);
   return outcome;
 }
 

@@ -113,6 +113,37 @@ TEST(OuterPass, PlainAverageIsExact) {
   EXPECT_TRUE(at::equal(state.live, expected));
 }
 
+// A momentum that is 0 and is forgotten need not be there at all.
+TEST(OuterPass, MomentumMayBeLeftOut) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    for (const Restart restart : {Restart::kPaper, Restart::kKeep, Restart::kMix}) {
+      for (const std::int64_t size : kSizes) {
+        const State with = State::random(size, dtype);
+        with.momentum.zero_();
+        if (size > 0) {  // whose signs momentum does away with
+          with.sum[0] = -0.0;
+          with.consensus[0] = -0.0;
+        }
+        const State without = with.clone();
+        const Move move = {.progress_scale = 3.7, .momentum_scale = 0.9, .rate = 0.02, .restart = restart, .mix = 0.3};
+        const double next = next_momentum_squared_norm(with.sum, with.momentum, move);
+        EXPECT_NEAR(next_momentum_squared_norm(without.sum, {}, move), next, 1e-6 * next);
+        for (const bool norm : {false, true}) {
+          const double expected = apply(with.sum, with.momentum, with.consensus, with.sent, with.live, move, norm).move;
+          EXPECT_EQ(apply(without.sum, {}, without.consensus, without.sent, without.live, move, norm).move, expected);
+          const auto bits = dtype == at::kFloat ? at::kInt : at::kLong;
+          EXPECT_TRUE(at::equal(without.consensus.view(bits), with.consensus.view(bits)));
+          EXPECT_TRUE(at::equal(without.live.view(bits), with.live.view(bits)));
+        }
+      }
+    }
+  }
+  const State s = State::random(8);
+  for (const Move& move : {Move{.momentum = 0.1}, Move{.clip = 1}, Move{.nesterov = true}}) {
+    EXPECT_THROW(apply(s.sum, {}, s.consensus, s.sent, s.live, move, false), c10::Error);
+  }
+}
+
 // The authors' public code computes the clip out of place and throws it away.
 TEST(OuterPass, ClipHoldsForTheStoredMomentumAndTheMove) {
   const State before = State::random(1025);

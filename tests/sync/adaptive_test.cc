@@ -78,7 +78,8 @@ void expect_all_equal(const std::vector<Seen>& seen) {
 
 /// Without a limit on what exchanges cost: on a busy machine that, not the wire, would decide about steps this short.
 Options plain_average(Strategy strategy) {
-  return {.strategy = strategy, .exchange_share = 1, .momentum = 0, .penalty = false, .clip = 0};
+  return {
+      .strategy = strategy, .exchange_share = 1, .momentum = 0, .penalty = false, .clip = 0, .wire = co2::Wire::kPlain};
 }
 
 TEST(Adaptive, FollowsTheNetworkAndLosesNothingWhenThePlanChanges) {

@@ -119,7 +119,8 @@ TEST(Border, FragmentsOfUnequalSizeShareTheirBuffers) {
   run_workers(2, [](const Cluster& cluster) {
     Toy toy({16 * 1201});  // fragments of 300, 300, 300 and 301 lines
     auto optimizer = plain_sgd(toy, 1);
-    Synchronizer sync(cluster, toy, optimizer, {.strategy = Strategy::kCo2, .local_steps = 4, .fragments = 4});
+    Synchronizer sync(cluster, toy, optimizer,
+                      {.strategy = Strategy::kCo2, .local_steps = 4, .fragments = 4, .wire = Wire::kPlain});
     for (int i = 0; i < 12; ++i) {
       toy.set_gradients(1);
       sync.step();

@@ -81,8 +81,9 @@ TEST(Defect3, TheWireCarriesASnapshot) {
   run_workers(Cluster::in_process(2, gate.wire()), [&](const Cluster& cluster) {
     Toy toy({7});
     auto optimizer = plain_sgd(toy, 1);
-    Synchronizer sync(cluster, toy, optimizer,
-                      {.strategy = Strategy::kCo2, .local_steps = 4, .fragments = 1, .momentum = 0, .clip = 0});
+    Synchronizer sync(
+        cluster, toy, optimizer,
+        {.strategy = Strategy::kCo2, .local_steps = 4, .fragments = 1, .momentum = 0, .clip = 0, .wire = Wire::kPlain});
     auto barrier = cluster.communicator("test");
     barrier->barrier()->wait();
     gate.close();

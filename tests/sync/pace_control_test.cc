@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace co2 {
@@ -168,6 +169,47 @@ TEST(PaceControl, TimesThatMeanNothingChangeNothing) {
                                                      {-1, 1, 0}}) {
     EXPECT_EQ(control.next(t), (Plan{12, 4}));
   }
+}
+
+PaceLimits with_choice() {
+  PaceLimits result = limits();
+  result.wires = {{Wire::kInt4, 34.0 / 64}, {Wire::kInt2, 18.0 / 64}};
+  return result;
+}
+
+/// A transfer in int4 that takes so many steps to hide.
+RoundTimes hidden_by(double steps) { return {kStep, steps * kStep / PaceControl::kMargin, 0}; }
+
+// Fewer bits only where more of them would make rounds long.
+TEST(PaceControl, TheWireIsTheFirstThatMakesRoundsShort) {
+  for (const auto& [steps, wire] :
+       {std::pair{0.1, Wire::kInt4}, {1.0, Wire::kInt4}, {2.9, Wire::kInt4}, {3.2, Wire::kInt2}, {50.0, Wire::kInt2}}) {
+    PaceControl control(with_choice(), {12, 4, Wire::kInt4});
+    const Plan plan = control.next(hidden_by(steps));
+    EXPECT_EQ(plan.wire, wire) << steps;
+    EXPECT_GE(plan.local_steps * kStep, PaceControl::kMargin * control.transfer()) << steps;
+  }
+  PaceControl slow(with_choice(), {12, 4, Wire::kInt4});
+  slow.next(hidden_by(40));
+  EXPECT_NEAR(slow.transfer(), 18.0 / 34 * 40 * kStep / PaceControl::kMargin, 1e-3);  // what it will take
+  EXPECT_NEAR(slow.plan().local_steps, 40 * 18.0 / 34, 4);                            // so rounds are shorter
+}
+
+TEST(PaceControl, TheWireDoesNotFlutter) {
+  PaceControl control(with_choice(), {12, 4, Wire::kInt4});
+  std::mt19937 random(1);
+  std::vector<Plan> made;
+  for (int round = 0; round < 200; ++round) {
+    made.push_back(control.next(hidden_by(3 * std::uniform_real_distribution<double>(0.85, 1.15)(random))));
+  }
+  int turns = 0;
+  for (std::size_t i = 1; i < made.size(); ++i) turns += made[i].wire == made[i - 1].wire ? 0 : 1;
+  EXPECT_LE(turns, 1);
+  // A lasting change is followed, in both directions.
+  for (int round = 0; round < 4; ++round) control.next(hidden_by(30));
+  EXPECT_EQ(control.plan().wire, Wire::kInt2);
+  for (int round = 0; round < 4; ++round) control.next(hidden_by(1.5));
+  EXPECT_EQ(control.plan().wire, Wire::kInt4);
 }
 
 }  // namespace

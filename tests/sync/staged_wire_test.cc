@@ -34,20 +34,20 @@ class HalvesWire final : public WireFormat {
   HalvesWire(const Island& island, WorkPtr* newest)
       : first_(island.across()), second_(island.another_across("second stage")), newest_(newest) {}
 
-  Message allocate(std::int64_t numel, bool with_sent) const override {
+  Message allocate(std::int64_t numel, std::size_t /*stretches*/, bool with_sent) const override {
     Message message;
     message.payload = at::zeros({padded(numel)});
     if (with_sent) message.sent = at::empty({numel});
     return message;
   }
-  std::vector<double> start(Message& message, const std::vector<Progress>& progress, double weight) const override {
+  Sent start(Message& message, const std::vector<Progress>& progress, const Send& send) override {
     message.numel = progress.empty() ? 0 : progress.back().range.end;
     const at::Tensor payload = message.payload.narrow(0, 0, padded(message.numel));
     payload.zero_();
-    std::vector<double> norms;
+    Sent sent;
     for (const auto& [range, consensus, live] : progress) {
       const auto cut = [&range = range](const at::Tensor& t) { return t.narrow(0, range.begin, range.size()); };
-      norms.push_back(outer::launch(consensus, live, weight, cut(payload), cut(message.sent)));
+      sent.squared_norms.push_back(outer::launch(consensus, live, send.weight, cut(payload), cut(message.sent)));
     }
     const at::Tensor received = at::empty_like(payload);
     const at::Tensor part = at::empty({payload.numel() / first_->size()});
@@ -61,11 +61,17 @@ class HalvesWire final : public WireFormat {
                                        return second_->all_gather(halves(payload), halves(part));
                                      }})};
     if (newest_ != nullptr) *newest_ = message.works.front();
-    message.bytes = wire_bytes(message.numel);
-    return norms;
+    message.bytes = wire_bytes(message.numel, Wire::kPlain);
+    return sent;
   }
-  at::Tensor sum(const Message& message) const override { return message.payload.narrow(0, 0, message.numel); }
-  std::int64_t wire_bytes(std::int64_t numel) const override {
+  std::vector<Arrived> sum(const Message& message, const Range& stretch) const override {
+    return {{stretch, message.payload.narrow(0, stretch.begin, stretch.size())}};
+  }
+  void visit(StateVisitor& visitor, const std::string& name, Message& message,
+             const std::vector<Range>& /*stretches*/) const override {
+    visitor.tensor(name, message.payload);
+  }
+  std::int64_t wire_bytes(std::int64_t numel, Wire /*wire*/) const override {
     return 2 * (first_->size() - 1) * 4 * numel / first_->size();
   }
 
@@ -92,7 +98,7 @@ struct Worker {
     if (staged) {
       wire = std::make_unique<HalvesWire>(island, newest);
     } else {
-      wire = make_wire(Wire::kPlain, island.across(), flat.data(), recipe.bucket_bytes);
+      wire = make_wire(recipe, island, flat.data());
     }
     exchange = std::make_unique<ProgressExchange>(cluster.communicator("control"), 1, island, flat, shard, flat.data(),
                                                   1, recipe, std::move(wire), trace);
@@ -114,9 +120,9 @@ struct Worker {
 };
 
 TEST(StagedWire, GivesTheSameBitsAsThePlainOne) {
-  for (const Options& options :
-       {Options{.local_steps = 4, .fragments = 4, .momentum = 0.3}, Options{.local_steps = 3, .fragments = 1},
-        Options{.local_steps = 5, .fragments = 2, .delay = 4}}) {
+  for (const Options& options : {Options{.local_steps = 4, .fragments = 4, .momentum = 0.3, .wire = Wire::kPlain},
+                                 Options{.local_steps = 3, .fragments = 1, .wire = Wire::kPlain},
+                                 Options{.local_steps = 5, .fragments = 2, .delay = 4, .wire = Wire::kPlain}}) {
     for (const int workers : {1, 2, 3, 5}) {
       std::vector<at::Tensor> ends[2];
       for (const bool staged : {false, true}) {

@@ -221,7 +221,7 @@ TEST(Synchronizer, AWorkerThatSitsOutKeepsItsProgress) {
     Toy toy({16});
     auto optimizer = plain_sgd(toy, 1);
     Synchronizer sync(cluster, toy, optimizer,
-                      {.local_steps = 2, .fragments = 1, .delay = 0, .momentum = 0, .clip = 0});
+                      {.local_steps = 2, .fragments = 1, .delay = 0, .momentum = 0, .clip = 0, .wire = Wire::kPlain});
     for (int i = 0; i < 2; ++i) {
       toy.set_gradients(1 + cluster.rank());
       sync.step(cluster.rank() == 0 ? 1 : 0);
@@ -239,7 +239,7 @@ TEST(Synchronizer, AFailedExchangeLeavesConsensusAndLiveParametersAlone) {
   run_workers(Cluster::in_process(2, wire), [&](const Cluster& cluster) {
     Toy toy({64});
     auto optimizer = plain_sgd(toy, 1);
-    Synchronizer sync(cluster, toy, optimizer, {.local_steps = 3, .fragments = 1});
+    Synchronizer sync(cluster, toy, optimizer, {.local_steps = 3, .fragments = 1, .wire = Wire::kPlain});
     const auto step = [&] {
       toy.set_gradients(1);
       sync.step();
@@ -265,10 +265,10 @@ TEST(Synchronizer, AFailedExchangeLeavesConsensusAndLiveParametersAlone) {
 }
 
 TEST(Synchronizer, ReportsMemoryInModelCopies) {
-  run_workers(2, [](const Cluster& cluster) {
+  const auto measure = [](const Cluster& cluster, Wire wire, double outer_state, double in_flight) {
     Toy toy({16 * 1200});
     auto optimizer = plain_sgd(toy, 1);
-    Synchronizer sync(cluster, toy, optimizer, {.local_steps = 4, .fragments = 4});
+    Synchronizer sync(cluster, toy, optimizer, {.local_steps = 4, .fragments = 4, .wire = wire});
     for (int i = 0; i < 12; ++i) {
       toy.set_gradients(1);
       sync.step();
@@ -279,10 +279,14 @@ TEST(Synchronizer, ReportsMemoryInModelCopies) {
     EXPECT_EQ(copies(sync.memory().parameters), 1);
     EXPECT_EQ(copies(sync.memory().gradients), 1);
     EXPECT_EQ(copies(sync.memory().inner_state), 0);
-    EXPECT_EQ(copies(sync.memory().outer_state), 2);
-    // 2/P in flight; the weight that rides along is one element.
-    EXPECT_NEAR(copies(sync.memory().communication), 0.5, 0.001);
+    EXPECT_EQ(copies(sync.memory().outer_state), outer_state);
+    EXPECT_NEAR(copies(sync.memory().communication), in_flight, 0.01);
     sync.finish();
+  };
+  run_workers(2, [&](const Cluster& cluster) {
+    measure(cluster, Wire::kPlain, 2, 0.5);  // 2/P in flight
+    // What rounding leaves behind; and in flight what was sent in full, and blocks to send, to add up, and of the sum.
+    measure(cluster, Wire::kInt4, 3, 0.25 * (1 + 2.5 * 4.25 / 32));
   });
 }
 

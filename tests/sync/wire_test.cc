@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "support/passing_on.h"
 #include "support/toy.h"
 #include "support/workers.h"
 #include "sync/wire_format.h"
@@ -20,40 +21,18 @@ using test::Toy;
 
 constexpr std::int64_t kBucketBytes = 1024;
 
-/// Passes everything on, and remembers what went into the all-reduces.
-class Recorder final : public Communicator {
+/// Remembers what went into the all-reduces.
+class Recorder final : public test::PassingOn {
  public:
-  explicit Recorder(std::shared_ptr<Communicator> real) : real_(std::move(real)) {}
-  int rank() const override { return real_->rank(); }
-  int size() const override { return real_->size(); }
-  std::string backend() const override { return real_->backend(); }
-  bool carries(c10::DeviceType device) const override { return real_->carries(device); }
+  using PassingOn::PassingOn;
   WorkPtr all_reduce(const at::Tensor& tensor, ReduceOp op) override {
     dtypes.push_back(tensor.scalar_type());
     bytes += static_cast<std::int64_t>(tensor.nbytes());
-    return real_->all_reduce(tensor, op);
+    return PassingOn::all_reduce(tensor, op);
   }
-  WorkPtr broadcast(const at::Tensor& tensor, int root) override { return real_->broadcast(tensor, root); }
-  WorkPtr all_gather(const at::Tensor& output, const at::Tensor& input) override {
-    return real_->all_gather(output, input);
-  }
-  WorkPtr reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOp op) override {
-    return real_->reduce_scatter(output, input, op);
-  }
-  WorkPtr all_to_all(const at::Tensor& output, const at::Tensor& input) override {
-    return real_->all_to_all(output, input);
-  }
-  WorkPtr barrier() override { return real_->barrier(); }
-  std::int64_t reduce_scatter_scratch_bytes(std::int64_t count) const override {
-    return real_->reduce_scatter_scratch_bytes(count);
-  }
-  std::int64_t all_reduce_wire_bytes(std::int64_t count) const override { return real_->all_reduce_wire_bytes(count); }
 
   std::vector<at::ScalarType> dtypes;
   std::int64_t bytes = 0;
-
- private:
-  std::shared_ptr<Communicator> real_;
 };
 
 /// One exchange of one worker, from start to sum.
@@ -61,14 +40,16 @@ struct Exchange {
   std::shared_ptr<Recorder> network;
   Message message;
   at::Tensor sum;
+  bool left_out = false;
 
   Exchange(const Cluster& cluster, Wire wire, const at::Tensor& progress, double weight)
       : network(std::make_shared<Recorder>(cluster.communicator("wire"))) {
-    const auto format = make_wire(wire, network, progress, kBucketBytes);
-    message = format->allocate(progress.numel(), true);
-    format->start(message, {{{0, progress.numel()}, progress, at::zeros_like(progress)}}, weight);
+    const auto format = make_summed_wire(wire, network, progress, kBucketBytes);
+    const Range all{0, progress.numel()};
+    message = format->allocate(progress.numel(), 1, true);
+    left_out = format->start(message, {{all, progress, at::zeros_like(progress)}}, {.weight = weight}).left_out;
     for (const WorkPtr& work : message.works) work->wait();
-    sum = format->sum(message);
+    sum = format->sum(message, all).front().sum.data;
   }
 };
 
@@ -123,23 +104,29 @@ TEST(Bfloat16Wire, WhoSitsOutSendsNothing) {
   });
 }
 
-TEST(Bfloat16Wire, NanArrives) {
-  run_workers(2, [](const Cluster& cluster) {
-    const at::Tensor progress = at::ones({37});
-    if (cluster.rank() == 1) progress[5] = progress[36] = std::nan("");
-    const Exchange exchange(cluster, Wire::kBfloat16, progress, 1);
-    EXPECT_EQ(exchange.sum.isnan().sum().item<int>(), 2);
-    EXPECT_TRUE(exchange.sum[5].isnan().item<bool>() && exchange.sum[36].isnan().item<bool>());
-  });
+// What is not finite, or would not be once all is added up, is not sent: the others go on without this worker.
+TEST(SummedWire, LeavesOutWhatCanNotBeAddedUp) {
+  for (const Wire wire : {Wire::kPlain, Wire::kBfloat16}) {
+    for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(), -3e38f}) {
+      run_workers(2, [&](const Cluster& cluster) {
+        const at::Tensor progress = at::ones({37});
+        if (cluster.rank() == 1) progress[36] = bad;
+        const Exchange exchange(cluster, wire, progress, 2);
+        EXPECT_EQ(exchange.left_out, cluster.rank() == 1) << name(wire) << " " << bad;
+        EXPECT_TRUE(at::equal(exchange.sum.to(at::kFloat), at::full({37}, 2))) << name(wire) << " " << bad;
+        EXPECT_TRUE(at::equal(exchange.message.sent, cluster.rank() == 1 ? at::zeros({37}) : at::ones({37})));
+      });
+    }
+  }
 }
 
 TEST(Bfloat16Wire, NeedsWiderParameters) {
   const auto alone = Cluster::alone().communicator("wire");
-  EXPECT_NO_THROW(make_wire(Wire::kBfloat16, alone, at::zeros({1}), kBucketBytes));
-  EXPECT_NO_THROW(make_wire(Wire::kBfloat16, alone, at::zeros({1}, at::kDouble), kBucketBytes));
+  EXPECT_NO_THROW(make_summed_wire(Wire::kBfloat16, alone, at::zeros({1}), kBucketBytes));
+  EXPECT_NO_THROW(make_summed_wire(Wire::kBfloat16, alone, at::zeros({1}, at::kDouble), kBucketBytes));
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf}) {
-    EXPECT_NO_THROW(make_wire(Wire::kPlain, alone, at::zeros({1}, dtype), kBucketBytes));
-    EXPECT_THROW(make_wire(Wire::kBfloat16, alone, at::zeros({1}, dtype), kBucketBytes), OptionError);
+    EXPECT_NO_THROW(make_summed_wire(Wire::kPlain, alone, at::zeros({1}, dtype), kBucketBytes));
+    EXPECT_THROW(make_summed_wire(Wire::kBfloat16, alone, at::zeros({1}, dtype), kBucketBytes), OptionError);
   }
 }
 

@@ -105,7 +105,7 @@ def test_plan_takes_the_shape_from_the_task():
 
 def test_doctor_measures_the_task():
     text = words(co2("doctor", "images", *ALONE))
-    assert "images coarse, 0.00 M parameters (680 B on the wire), batch 4 images; 1 worker" in text
+    assert "images coarse, 0.00 M parameters (90 B on the wire), batch 4 images; 1 worker" in text
     found = json.loads(co2("doctor", "images", "--workers", 2, "--pixels", 6, "--json").stdout)
     assert (found["task"], found["model"], found["pixels"]) == ("images", "coarse", 6)
     assert found["parameters"] == 370 and "context" not in found

@@ -248,7 +248,8 @@ TEST(Validate, NamesTheOptionItsValueAndTheRange) {
   EXPECT_NE(message([](auto& c) { c.task = "gtp"; }).find("did you mean 'gpt"), std::string::npos);
   EXPECT_NE(message([](auto& c) { c.model = "tinny"; }).find("did you mean 'tiny"), std::string::npos);
   EXPECT_NE(message([](auto& c) { c.optimizer = "adamv"; }).find("did you mean 'adam"), std::string::npos);
-  EXPECT_EQ(message([](auto& c) { c.learning_rate = -1; }), "learning_rate is -1; it must be above 0 and at most 100");
+  EXPECT_EQ(message([](auto& c) { c.learning_rate = -1; }),
+            "learning_rate is -1; it must be at least 0 and at most 100");
   EXPECT_NE(message([](auto& c) { c.learning_rate = std::nan(""); }), "");
   EXPECT_NE(message([](auto& c) { c.warmup = 1.5; }), "");
   EXPECT_NE(message([](auto& c) { c.steps = 0; }), "");

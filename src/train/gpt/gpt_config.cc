@@ -14,15 +14,25 @@ namespace {
 struct Preset {
   std::string_view name;
   GptConfig config;
+  double learning_rate;  // small and larger: GPT-3's for such sizes; nano: measured (docs/choosing-local-steps.md)
 };
 
 constexpr Preset kPresets[] = {
-    {"nano", {5, 4, 128, 128}},     {"tiny", {6, 8, 256, 256}},       {"mini", {6, 6, 384, 256}},
-    {"small", {12, 12, 768, 1024}}, {"medium", {24, 16, 1024, 1024}}, {"large", {36, 20, 1280, 1024}},
-    {"xl", {48, 25, 1600, 1024}},   {"7b", {32, 32, 4096, 2048}},
+    {"nano", {5, 4, 128, 128}, 4e-3},       {"tiny", {6, 8, 256, 256}, 2e-3},
+    {"mini", {6, 6, 384, 256}, 2e-3},       {"small", {12, 12, 768, 1024}, 6e-4},
+    {"medium", {24, 16, 1024, 1024}, 3e-4}, {"large", {36, 20, 1280, 1024}, 2.5e-4},
+    {"xl", {48, 25, 1600, 1024}, 2e-4},     {"7b", {32, 32, 4096, 2048}, 1.2e-4},
 };
 
+const Preset& find_preset(std::string_view name) {
+  const auto* preset = std::ranges::find(kPresets, name, &Preset::name);
+  if (preset == std::end(kPresets)) throw unknown_choice("model", name, gpt_presets());
+  return *preset;
+}
+
 }  // namespace
+
+double gpt_learning_rate(std::string_view name) { return find_preset(name).learning_rate; }
 
 const std::vector<std::string>& gpt_presets() {
   static const std::vector<std::string> names = names_of(kPresets, &Preset::name);
@@ -30,9 +40,7 @@ const std::vector<std::string>& gpt_presets() {
 }
 
 GptConfig gpt_preset(std::string_view name, int context) {
-  const auto* preset = std::ranges::find(kPresets, name, &Preset::name);
-  if (preset == std::end(kPresets)) throw unknown_choice("model", name, gpt_presets());
-  GptConfig config = preset->config;
+  GptConfig config = find_preset(name).config;
   if (context < 0) {
     throw OptionError(fmt::format("context is {}; it must be 1 or more, or 0 for the preset's own", context));
   }

@@ -24,6 +24,9 @@ const std::vector<std::string>& gpt_presets();
 /// closest name.
 GptConfig gpt_preset(std::string_view name, int context = 0);
 
+/// The learning rate that a preset trains well with, for AdamW.
+double gpt_learning_rate(std::string_view name);
+
 /// Exact number of parameters of such a model, without building it.
 std::int64_t parameter_count(const GptConfig& config);
 

@@ -22,9 +22,11 @@ std::vector<Preset> presets() {
   std::vector<Preset> result;
   for (const std::string& name : gpt_presets()) {
     const GptConfig config = gpt_preset(name);
-    result.push_back({name, fmt::format("{} parameters: {} layers of width {}, context {}",
-                                        human_count(static_cast<double>(parameter_count(config))), config.layers,
-                                        config.width, config.context)});
+    result.push_back({name,
+                      fmt::format("{} parameters: {} layers of width {}, context {}",
+                                  human_count(static_cast<double>(parameter_count(config))), config.layers,
+                                  config.width, config.context),
+                      gpt_learning_rate(name)});
   }
   return result;
 }

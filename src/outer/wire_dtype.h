@@ -7,12 +7,13 @@
 
 namespace co2 {
 
-/// What an element of dtype `own` is on the wire. Throws OptionError if the wire has no meaning for it.
+/// Throws OptionError if the wire has no meaning for parameters of dtype `own`.
+void check_wire(Wire wire, at::ScalarType own);
+
+/// What an element of dtype `own` is on a wire that adds up.
 at::ScalarType wire_dtype(Wire wire, at::ScalarType own);
 
 /// Bytes that an element takes on the wire: a fraction where several share one.
-inline double wire_element_bytes(Wire wire, at::ScalarType own) {
-  return static_cast<double>(c10::elementSize(wire_dtype(wire, own)));
-}
+double wire_element_bytes(Wire wire, at::ScalarType own);
 
 }  // namespace co2

@@ -1,0 +1,303 @@
+// Blocks of a few bits over real collectives: nothing is lost, nobody is poisoned, and what is damaged is noticed.
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <co2/co2.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include "island/island.h"
+#include "options/recipe.h"
+#include "outer/wire_dtype.h"
+#include "support/passing_on.h"
+#include "support/toy.h"
+#include "support/workers.h"
+#include "sync/block_wire.h"
+
+namespace co2 {
+namespace {
+
+using test::plain_sgd;
+using test::run_workers;
+using test::Toy;
+
+constexpr Wire kWires[] = {Wire::kInt8, Wire::kInt4, Wire::kInt2};
+
+at::Tensor random(std::int64_t numel, int seed) {
+  auto generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(seed));
+  return at::randn({numel}, generator) * at::exp(2 * at::randn({numel}, generator));
+}
+
+/// One worker that exchanges progress in blocks, without anything else.
+struct Worker {
+  Worker(const Cluster& cluster, const Options& options, const std::vector<std::int64_t>& sizes)
+      : island(cluster, 1, cluster.communicator("data", Carries::kTensors)) {
+    for (const std::int64_t size : sizes) {
+      stretches.push_back({numel, numel + size});
+      numel += size;
+    }
+    unsent = at::zeros({numel});
+    format = std::make_unique<BlockWire>(island, resolve(options), unsent);
+  }
+
+  /// Returns the sum over the workers.
+  at::Tensor exchange(double weight, Wire wire) {
+    Message message = format->allocate(numel, stretches.size(), true);
+    std::vector<WireFormat::Progress> progress;
+    for (const Range& range : stretches) {
+      const at::Tensor d = unsent.narrow(0, range.begin, range.size());
+      progress.push_back({range, d, at::zeros_like(d)});
+    }
+    sent = format->start(message, progress, {.weight = weight, .wire = wire, .round = ++round});
+    for (const WorkPtr& work : message.works) work->wait();
+    bytes = message.bytes;
+    at::Tensor sum = at::zeros({numel});
+    for (const Range& stretch : stretches) {
+      for (const auto& [range, values] : format->sum(message, stretch)) {
+        sum.narrow(0, range.begin, range.size()).copy_(outer::decode(values));
+      }
+    }
+    unsent.sub_(message.sent.narrow(0, 0, numel));
+    return sum;
+  }
+
+  Island island;
+  std::vector<Range> stretches;
+  std::int64_t numel = 0;
+  std::unique_ptr<BlockWire> format;
+  at::Tensor unsent;
+  WireFormat::Sent sent;
+  std::int64_t round = 0;
+  std::int64_t bytes = 0;
+};
+
+// What has arrived, what owners keep and what workers keep is all that was ever made: over many rounds, whatever the
+// weights, sizes and wires.
+TEST(BlockWire, NothingIsEverLost) {
+  constexpr int kRounds = 40;
+  for (const std::vector<std::int64_t>& sizes :
+       {std::vector<std::int64_t>{0}, {1}, {63, 1}, {64}, {65, 0, 17}, {1000, 3, 777}}) {
+    for (const int workers : {1, 2, 3, 5, 7}) {
+      for (const Wire wire : kWires) {
+        std::mutex mutex;
+        at::Tensor made, kept_by_workers, kept_by_owners, arrived;
+        const auto add = [&](at::Tensor& total, const at::Tensor& mine) {
+          const std::lock_guard lock(mutex);
+          total = total.defined() ? total + mine.to(at::kDouble) : mine.to(at::kDouble);
+        };
+        run_workers(workers, [&](const Cluster& cluster) {
+          const int rank = cluster.rank();
+          Worker worker(cluster, {.local_steps = 4, .wire = wire}, sizes);
+          const double weight = 1 + rank;
+          const double total_weight = workers * (workers + 1) / 2.0;
+          at::Tensor mine = at::zeros({worker.numel}, at::kDouble);
+          at::Tensor sums = at::zeros({worker.numel}, at::kDouble);
+          for (int round = 0; round < kRounds; ++round) {
+            const at::Tensor progress = random(worker.numel, 1000 * round + rank);
+            worker.unsent.add_(progress);
+            mine.add_(progress, weight);
+            sums.add_(worker.exchange(weight, wire));
+          }
+          add(made, mine);
+          add(kept_by_workers, worker.unsent * weight);
+          add(kept_by_owners, worker.format->rest() * total_weight);
+          if (rank == 0) add(arrived, sums);
+        });
+        const at::Tensor accounted = arrived + kept_by_workers + kept_by_owners;
+        EXPECT_TRUE(at::allclose(accounted, made, 1e-5, 1e-2))
+            << name(wire) << ", " << workers << " workers, off by " << (accounted - made).abs().max();
+        if (made.numel() > 1000 && workers > 1 && wire == Wire::kInt2) {  // it was rounded indeed
+          EXPECT_GT(kept_by_workers.abs().max().item<double>(), 0.1);
+          EXPECT_GT(kept_by_owners.abs().max().item<double>(), 0.01);
+        }
+      }
+    }
+  }
+}
+
+TEST(BlockWire, EverybodyHasTheSameBits) {
+  for (const Wire wire : kWires) {
+    std::vector<at::Tensor> sums(4);
+    run_workers(4, [&](const Cluster& cluster) {
+      Worker worker(cluster, {.local_steps = 4, .wire = wire}, {1000, 37});
+      for (int round = 0; round < 3; ++round) {
+        worker.unsent.add_(random(worker.numel, 10 * round + cluster.rank()));
+        sums[static_cast<std::size_t>(cluster.rank())] = worker.exchange(1, wire);
+      }
+    });
+    for (const at::Tensor& sum : sums) EXPECT_TRUE(at::equal(sum, sums[0]));
+    EXPECT_GT(sums[0].abs().max().item<double>(), 0);
+  }
+}
+
+TEST(BlockWire, SendsFewBits) {
+  constexpr std::int64_t kNumel = 1'000'000;
+  const double limits[] = {8.5, 4.5, 2.3};
+  for (std::size_t i = 0; i < std::size(kWires); ++i) {
+    for (const int workers : {2, 3}) {
+      run_workers(workers, [&](const Cluster& cluster) {
+        Worker worker(cluster, {.local_steps = 4, .wire = kWires[i]}, {kNumel});
+        worker.unsent.add_(1);
+        worker.exchange(1, kWires[i]);
+        const double of_all = 8.0 * static_cast<double>(worker.bytes) / (2.0 * (workers - 1) / workers) / kNumel;
+        EXPECT_LE(of_all, limits[i]);
+        EXPECT_NEAR(of_all, 8 * wire_element_bytes(kWires[i], at::kFloat), 0.01);
+        EXPECT_EQ(worker.format->wire_bytes(kNumel, kWires[i]), worker.bytes);
+      });
+    }
+  }
+}
+
+// One form after the other, as an automatic choice does it: what one has left behind goes with the other.
+TEST(BlockWire, FormsMayTakeTurns) {
+  run_workers(3, [&](const Cluster& cluster) {
+    Worker worker(cluster, {.local_steps = 4, .wire = Wire::kInt8}, {500, 100});
+    at::Tensor arrived = at::zeros({600});
+    worker.unsent.add_(random(600, 5));  // the same for all of them
+    for (int round = 0; round < 60; ++round) arrived.add_(worker.exchange(1, kWires[round % 3]));
+    EXPECT_TRUE(at::allclose(arrived / 3, random(600, 5), 1e-4, 1e-4));
+  });
+}
+
+TEST(BlockWire, LeavesOutWhatIsNotFinite) {
+  for (const Wire wire : kWires) {
+    for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(), 3e38f}) {
+      run_workers(3, [&](const Cluster& cluster) {
+        Worker worker(cluster, {.local_steps = 4, .wire = wire}, {100, 100});
+        worker.unsent.fill_(1);
+        if (cluster.rank() == 1) worker.unsent[150] = bad;
+        const at::Tensor sum = worker.exchange(2, wire);
+        EXPECT_EQ(worker.sent.left_out, cluster.rank() == 1);
+        EXPECT_TRUE(at::allclose(sum, at::full({200}, 4.0), 1e-2, 0)) << name(wire) << " " << bad;
+        if (cluster.rank() == 1) {
+          EXPECT_EQ(worker.unsent[0].item<float>(), 1);  // it keeps what it did not send
+          EXPECT_EQ(worker.sent.squared_norms, (std::vector<double>{0, 0}));
+        }
+      });
+    }
+  }
+}
+
+/// A network that changes a byte of the first thing that rank 1 sends to the owners of blocks.
+class Damaging final : public test::PassingOn {
+ public:
+  Damaging(std::shared_ptr<Communicator> real, std::int64_t byte) : PassingOn(std::move(real)), byte_(byte) {}
+  WorkPtr all_to_all(const at::Tensor& output, const at::Tensor& input) override {
+    if (rank() != 1) return PassingOn::all_to_all(output, input);
+    const at::Tensor damaged = input.clone();
+    damaged.data_ptr<std::uint8_t>()[byte_] ^= 0x10;
+    return PassingOn::all_to_all(output, damaged);
+  }
+
+ private:
+  std::int64_t byte_;
+};
+
+Cluster damaging(const Cluster& cluster, std::int64_t byte) {
+  return Cluster::over({.rank = cluster.rank(),
+                        .size = cluster.size(),
+                        .make = [cluster, byte](const std::string& name, const std::vector<int>& ranks, int,
+                                                Carries what) -> std::shared_ptr<Communicator> {
+                          return std::make_shared<Damaging>(cluster.communicator(name, ranks, what), byte);
+                        }});
+}
+
+TEST(BlockWire, NoticesAnotherFormatAndWithAChecksumAnyDamage) {
+  const auto failure_of_rank_0 = [](std::int64_t byte, bool checksum) {
+    std::string failure;
+    run_workers(2, [&](const Cluster& cluster) {
+      Worker worker(damaging(cluster, byte), {.local_steps = 4, .wire = Wire::kInt4, .checksum = checksum}, {1000});
+      worker.unsent.fill_(1);
+      try {
+        worker.exchange(1, Wire::kInt4);
+      } catch (const CommError& error) {
+        if (cluster.rank() == 0) failure = error.what();
+      }
+    });
+    return failure;
+  };
+  EXPECT_NE(failure_of_rank_0(4, false).find("another program"), std::string::npos);  // the version
+  EXPECT_NE(failure_of_rank_0(5, false).find("another program"), std::string::npos);  // the wire
+  EXPECT_NE(failure_of_rank_0(100, true).find("checksum"), std::string::npos);        // a code
+  EXPECT_EQ(failure_of_rank_0(100, false), "");                                       // nobody asked
+}
+
+Options averaging(Wire wire, int local_steps, int fragments) {
+  return {.strategy = Strategy::kCo2,
+          .local_steps = local_steps,
+          .fragments = fragments,
+          .momentum = 0,
+          .penalty = false,
+          .clip = 0,
+          .wire = wire};
+}
+
+// With gradients that do not depend on the parameters, all of the workers' progress is in the model at the end, however
+// it was rounded on its way: of every element the mean.
+TEST(BlockWire, AWholeRunKeepsAllProgress) {
+  constexpr int kSteps = 37;
+  for (const Wire wire : {Wire::kPlain, Wire::kInt8, Wire::kInt4, Wire::kInt2}) {
+    for (const auto& [local_steps, fragments] : {std::pair{1, 1}, {2, 2}, {3, 1}, {6, 3}}) {
+      for (const int workers : {1, 2, 5}) {
+        const std::vector<std::int64_t> sizes{1, 100, 37, 1000};
+        std::vector<at::Tensor> expected;
+        for (const std::int64_t size : sizes) expected.push_back(at::zeros({size}, at::kDouble));
+        const auto gradient = [](std::int64_t size, int rank, int step) { return random(size, 977 * step + rank); };
+        for (int rank = 0; rank < workers; ++rank) {
+          for (int step = 0; step < kSteps; ++step) {
+            for (std::size_t i = 0; i < sizes.size(); ++i) {
+              expected[i].sub_(gradient(sizes[i], rank, step), 0.1 / workers);
+            }
+          }
+        }
+        run_workers(workers, [&](const Cluster& cluster) {
+          Toy toy(sizes);
+          auto optimizer = plain_sgd(toy, 0.1);
+          Synchronizer sync(cluster, toy, optimizer, averaging(wire, local_steps, fragments));
+          for (int step = 0; step < kSteps; ++step) {
+            for (at::Tensor& p : toy.parameter) p.mutable_grad() = gradient(p.numel(), cluster.rank(), step);
+            sync.step();
+          }
+          sync.finish();
+          for (std::size_t i = 0; i < sizes.size(); ++i) {
+            EXPECT_TRUE(at::allclose(toy.parameter[i].detach().to(at::kDouble), expected[i], 1e-4, 2e-4))
+                << name(wire) << " " << local_steps << "/" << fragments << " " << workers
+                << " workers: " << (toy.parameter[i].detach() - expected[i]).abs().max();
+          }
+        });
+      }
+    }
+  }
+}
+
+// A worker whose parameters are no longer finite has no say; the others go on, and at the end it has their model.
+TEST(LeftOut, NobodyIsPoisoned) {
+  for (const Wire wire : {Wire::kPlain, Wire::kBfloat16, Wire::kInt8, Wire::kInt4, Wire::kInt2}) {
+    for (const bool everybody : {false, true}) {
+      run_workers(3, [&](const Cluster& cluster) {
+        Toy toy({100, 5});
+        auto optimizer = plain_sgd(toy, 1);
+        Synchronizer sync(cluster, toy, optimizer, averaging(wire, 2, 1));
+        const bool bad = everybody || cluster.rank() == 2;
+        for (int step = 0; step < 12; ++step) {
+          toy.set_gradients(1);
+          if (step == 5 && bad) toy.parameter[1].mutable_grad()[3] = std::nan("");
+          sync.step();
+        }
+        EXPECT_TRUE(sync.consensus().isfinite().all().item<bool>()) << name(wire);
+        EXPECT_EQ(sync.left_out() > 0, bad) << name(wire);
+        sync.finish();
+        EXPECT_TRUE(sync.consensus().isfinite().all().item<bool>()) << name(wire);
+        EXPECT_TRUE(toy.parameter[1].isfinite().all().item<bool>()) << name(wire);
+        const double expected = everybody ? -5 : -12;
+        EXPECT_NEAR(toy.parameter[0][0].item<double>(), expected, 1.1) << name(wire);
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace co2
