@@ -113,9 +113,7 @@ double next_momentum_squared_norm(const Kernel& kernel, const Wire* sum, float p
 
 template <int kBits>
 std::int64_t add_up(const Kernel& kernel, const AddUpJob<kBits>& job, std::int64_t blocks) {
-  return sum_over_chunks(blocks * kBlock, [&](std::int64_t begin, std::int64_t end) {
-    return of<Block<kBits>>(kernel).add_up(job, begin / kBlock, end / kBlock);
-  });
+  return of<Block<kBits>>(kernel).add_up(job, 0, blocks);
 }
 
 #define CO2_FOR_WIRE(Wire)                                                                               \

@@ -24,7 +24,8 @@ double squared_norm(const Kernel& kernel, const Wire* values, std::int64_t size)
 template <class Wire>
 double next_momentum_squared_norm(const Kernel& kernel, const Wire* sum, float progress_scale, const float* momentum,
                                   float momentum_factor, std::int64_t size);
-/// Returns how many of the `blocks` had to be left empty.
+/// Returns how many of the `blocks` had to be left empty. On the calling thread alone: it runs beside training, whose
+/// threads it must not take.
 template <int kBits>
 std::int64_t add_up(const Kernel& kernel, const AddUpJob<kBits>& job, std::int64_t blocks);
 

@@ -84,7 +84,7 @@ Options plain_average(Strategy strategy) {
 
 TEST(Adaptive, FollowsTheNetworkAndLosesNothingWhenThePlanChanges) {
   Wire wire;
-  constexpr int kSteps = 400;
+  constexpr int kSteps = 600;  // a plan falls after three rounds that agree, and those of a slow network are long
   // Fast, slow, fast: the wanted τ is far apart, so a noisy machine does not matter.
   const auto seen = train(3, kSteps, plain_average(Strategy::kCo2), wire, [&](int step) {
     if (step == 100) wire.microseconds = 12'000;

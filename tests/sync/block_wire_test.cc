@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -241,7 +242,8 @@ TEST(BlockWire, AWholeRunKeepsAllProgress) {
   constexpr int kSteps = 37;
   for (const Wire wire : {Wire::kPlain, Wire::kInt8, Wire::kInt4, Wire::kInt2}) {
     for (const auto& [local_steps, fragments] : {std::pair{1, 1}, {2, 2}, {3, 1}, {6, 3}}) {
-      for (const int workers : {1, 2, 5}) {
+      for (const auto& [workers, island, zero] :
+           std::vector<std::array<int, 3>>{{1, 1, 0}, {2, 1, 0}, {5, 1, 0}, {4, 2, 0}, {4, 2, 1}, {6, 2, 2}}) {
         const std::vector<std::int64_t> sizes{1, 100, 37, 1000};
         std::vector<at::Tensor> expected;
         for (const std::int64_t size : sizes) expected.push_back(at::zeros({size}, at::kDouble));
@@ -253,19 +255,27 @@ TEST(BlockWire, AWholeRunKeepsAllProgress) {
             }
           }
         }
+        Options options = averaging(wire, local_steps, fragments);
+        options.island_size = island;
+        options.zero = zero;
         run_workers(workers, [&](const Cluster& cluster) {
           Toy toy(sizes);
           auto optimizer = plain_sgd(toy, 0.1);
-          Synchronizer sync(cluster, toy, optimizer, averaging(wire, local_steps, fragments));
+          Synchronizer sync(cluster, toy, optimizer, options);
           for (int step = 0; step < kSteps; ++step) {
-            for (at::Tensor& p : toy.parameter) p.mutable_grad() = gradient(p.numel(), cluster.rank(), step);
+            optimizer.zero_grad();
+            at::Tensor loss = at::zeros({});
+            for (const at::Tensor& p : toy.parameter) {
+              loss = loss + (p * gradient(p.numel(), cluster.rank(), step)).sum();
+            }
+            loss.backward();
             sync.step();
           }
           sync.finish();
           for (std::size_t i = 0; i < sizes.size(); ++i) {
             EXPECT_TRUE(at::allclose(toy.parameter[i].detach().to(at::kDouble), expected[i], 1e-4, 2e-4))
-                << name(wire) << " " << local_steps << "/" << fragments << " " << workers
-                << " workers: " << (toy.parameter[i].detach() - expected[i]).abs().max();
+                << name(wire) << " " << local_steps << "/" << fragments << ", " << workers << " workers in islands of "
+                << island << ", ZeRO " << zero << ": " << (toy.parameter[i].detach() - expected[i]).abs().max();
           }
         });
       }
