@@ -135,7 +135,6 @@ class Run {
     result_.data = task_->data();
     result_.launcher = cluster_.launcher();
     result_.out = speaks() ? config_.out : "";
-    result_.rate_factor = rate_factor();
     if (speaks()) reporter_->describe(result_, config_, cluster_.size());
   }
 
@@ -153,7 +152,7 @@ class Run {
 
     resume_clock();
     while (result_.steps < config_.steps) {
-      rate_ = rate_factor() * schedule.at(result_.steps);
+      rate_ = risen(rate_factor(), result_.steps, config_.steps) * schedule.at(result_.steps);
       const Clock::time_point step_began = Clock::now();
       const double loss = step();
       if (result_.steps++ == 0) {
@@ -236,6 +235,7 @@ class Run {
     last_control_ = now;
     reporter_->pace(sync_->pace());
     reporter_->left_out(sums[4], last_step);
+    reporter_->rate_factor(rate_factor(), config_.learning_rate);
     record(RunResult::kUnknown);
   }
 

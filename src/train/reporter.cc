@@ -15,12 +15,6 @@ void Reporter::describe(const RunResult& run, const TrainConfig& config, int wor
                       run.model, static_cast<double>(run.parameters) / 1e6, run.data.name,
                       static_cast<double>(run.data.bytes) / 1e6, workers, workers == 1 ? "" : "s",
                       name(run.recipe.strategy), run.out.string()));
-  if (run.rate_factor != 1) {
-    message(
-        fmt::format("learning rate {:g}, times {:.2f} on every worker, whose mean step would be too short otherwise "
-                    "(--rate-factor)",
-                    config.learning_rate, run.rate_factor));
-  }
   if (run.recipe.zero < config.sync.zero) message(nothing_to_shard_text(config.sync.zero));
 }
 
@@ -47,6 +41,14 @@ void Reporter::pace(const Pace& pace) {
       "this network is too slow to hide an exchange behind {} steps (max-local-steps): it takes {:.1f} s, {} steps "
       "take {:.1f} s. About {:.0f} Mbit/s would be needed; or raise --max-local-steps, or use --wire int2",
       pace.local_steps, pace.transfer_seconds, pace.local_steps, round, pace.bits_per_second_needed / 1e6));
+}
+
+void Reporter::rate_factor(double factor, double learning_rate) {
+  if (factor == 1 || std::exchange(told_of_rate_, true)) return;
+  message(fmt::format(
+      "learning rate {:g}, on every worker rising to {:.2f} times that: their mean step would be too short otherwise "
+      "(--rate-factor 1 switches this off)",
+      learning_rate, factor));
 }
 
 void Reporter::left_out(double exchanges, std::int64_t last_step) {

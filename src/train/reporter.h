@@ -31,6 +31,8 @@ class Reporter {
   void loss(double loss, std::int64_t last_step, double units_per_second);
   /// Says once if the network, or what exchanges cost, is too much for the longest round that is allowed.
   void pace(const Pace& pace);
+  /// Says once if workers train with another rate than the one that was asked for.
+  void rate_factor(double factor, double learning_rate);
   /// Says once if progress was left out of exchanges, and in how many.
   void left_out(double exchanges, std::int64_t last_step);
 
@@ -62,6 +64,7 @@ class Reporter {
   bool warned_of_loss_ = false;
   bool warned_of_bound_ = false;
   bool warned_of_left_out_ = false;
+  bool told_of_rate_ = false;
 };
 
 }  // namespace co2::train
