@@ -52,7 +52,7 @@ def metrics_row(step: int, wall: float, training: float, loss: float, validation
     return {"step": step, "wall_seconds": wall, "training_seconds": training, "train_loss": loss,
             "train_loss_step": step, "validation_loss": validation, "tokens_per_second": units_per_second,
             "learning_rate": rate, "overlap": None, "exposed_seconds": None, "transfer_seconds": None,
-            "bytes": sent, "local_steps": local_steps, "clipped_exchanges": None}
+            "bytes": sent, "local_steps": local_steps, "wire": None, "clipped_exchanges": None}
 
 
 def write_atomically(path: pathlib.Path, text: str) -> None:

@@ -167,6 +167,8 @@ class Run:
             "recipe": {"strategy": self.peer, "local_steps": self.strategy.local_steps, **self.strategy.describe()},
             "corpus": {"name": corpus.name, "sha256": corpus.sha256, "bytes": len(corpus.text)},
             "pace": None,
+            "rate_factor": 1,
+            "left_out": None,
             "clipping": None,
             "per_worker": workers,
             "sample": "",

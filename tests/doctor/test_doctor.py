@@ -42,7 +42,8 @@ def test_two_workers_are_measured_and_checked():
     assert network["latency_seconds"] > 0
     sizes = [transfer["bytes"] for transfer in network["transfers"]]
     assert sizes == sorted(sizes) and len(sizes) >= 2
-    assert network["wire_bytes"] == 4 * found["parameters"], "each of two workers sends what it has once"
+    # Each of two workers sends what it has once, in int4.
+    assert abs(network["wire_bytes"] / (4.25 / 8 * found["parameters"]) - 1) < 0.01
     assert network["cost_seconds"] >= network["outer_seconds"] > 0
     assert 1 <= found["recommendation"]["local_steps"] <= 256
     assert found["recommendation"]["local_steps"] % found["recommendation"]["fragments"] == 0
@@ -111,7 +112,7 @@ def test_a_library_on_old_kernels_is_found():
 @pytest.mark.parametrize("arguments, parts", [
     (["--workers", "0"], ["--workers = 0", "1 to 1024"]),
     (["--model", "nanno"], ["did you mean 'nano'?"]),
-    (["--wire", "int8"], ["--wire 'int8'", "bfloat16"]),
+    (["--wire", "int7"], ["--wire 'int7'", "bfloat16"]),
     (["--exchange-share", "nan"], ["--exchange-share = nan"]),
     (["--batch", "0"], ["--batch = 0"]),
     (["--steps", "3"], ["'--steps'"]),
