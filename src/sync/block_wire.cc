@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "flat/checksum.h"
+#include "flat/cut.h"
 #include "outer/blocks.h"
 #include "outer/wire_dtype.h"
-#include "sync/summable.h"
 #include "sync/visiting.h"
 
 namespace co2 {
@@ -90,13 +90,13 @@ at::Tensor part_of(const at::Tensor& parts, const BlockLayout& layout, int index
 
 }  // namespace
 
-BlockWire::BlockWire(const Island& island, const Recipe& recipe, const at::Tensor& like)
+BlockWire::BlockWire(const Island& island, const Recipe& recipe, const at::Tensor& like, std::int64_t numel)
     : to_owners_(island.across()),
       to_all_(island.another_across("sums")),
       largest_(recipe.wire),
       checksum_(recipe.checksum),
       options_(like.options()),
-      rest_(at::zeros(like.sizes(), options_.dtype(at::kFloat))) {}
+      rest_(at::zeros({numel}, options_.dtype(at::kFloat))) {}
 
 Message BlockWire::allocate(std::int64_t numel, std::size_t stretches, bool with_sent) const {
   // As if every stretch but one had a single element: no cut into so many stretches has more blocks.
@@ -124,31 +124,18 @@ WireFormat::Sent BlockWire::start(Message& message, const std::vector<Progress>&
   const at::Tensor received = message.received.narrow(0, 0, layout->all_bytes());
   const at::Tensor added_up = message.added_up.narrow(0, 0, layout->part_bytes());
 
-  Sent sent;
-  const auto cut = [](const at::Tensor& t, std::int64_t begin, std::int64_t size) {
-    return t.defined() ? t.narrow(0, begin, size) : t;
-  };
-  if (send.weight > 0) {
-    for (std::size_t i = 0; i < progress.size(); ++i) {
-      const auto& [range, consensus, live] = progress[i];
-      double squared = 0;
-      for (const BlockLayout::Piece& piece : layout->of_stretch(i)) {
-        const std::int64_t begin = piece.range.begin - range.begin;
-        const std::int64_t size = piece.range.size();
-        squared +=
-            outer::encode(consensus.narrow(0, begin, size), live.narrow(0, begin, size), send.weight, send.wire,
-                          payload.narrow(0, piece.begin, piece.bytes), cut(message.sent, piece.range.begin, size));
-      }
-      sent.squared_norms.push_back(squared);
-    }
-    sent.left_out = !summable(sent.squared_norms, send.weight, workers, at::kFloat);
-  }
+  const Sent sent =
+      snapshot(progress.size(), send.weight, workers, at::kFloat, payload, message.sent, [&](std::size_t i) {
+        const auto& [range, consensus, live] = progress[i];
+        double squared = 0;
+        for (const BlockLayout::Piece& piece : layout->of_stretch(i)) {
+          const Range in_stretch{piece.range.begin - range.begin, piece.range.end - range.begin};
+          squared += outer::encode(cut(consensus, in_stretch), cut(live, in_stretch), send.weight, send.wire,
+                                   payload.narrow(0, piece.begin, piece.bytes), cut(message.sent, piece.range));
+        }
+        return squared;
+      });
   const double weight = sent.left_out ? 0 : send.weight;
-  if (weight == 0) {  // what it does not send stays with it
-    payload.zero_();
-    if (message.sent.defined()) message.sent.zero_();
-    sent.squared_norms.assign(progress.size(), 0.0);
-  }
   const Parts parts(layout, send.round, checksum_);
   for (int r = 0; r < workers; ++r) parts.seal(part_of(payload, *layout, r), weight);
 

@@ -13,7 +13,7 @@ inline constexpr int kBlockFormat = 1;
 /// everybody. Both run on a thread of their own.
 class BlockWire final : public WireFormat {
  public:
-  BlockWire(const Island& island, const Recipe& recipe, const at::Tensor& like);
+  BlockWire(const Island& island, const Recipe& recipe, const at::Tensor& like, std::int64_t numel);
 
   Message allocate(std::int64_t numel, std::size_t stretches, bool with_sent) const override;
   Sent start(Message& message, const std::vector<Progress>& progress, const Send& send) override;

@@ -155,7 +155,7 @@ Core::Impl::Impl(const Cluster& cluster, TrainedModel model, const Options& opti
   const auto with = recipe_.exchange == Recipe::Exchange::kNothing ? island_.inside() : communicator_;
   if (with) buffers_ = std::make_unique<BufferAverage>(with, model_.buffers, trace_);
   if (recipe_.exchange == Recipe::Exchange::kProgress) {
-    auto wire = make_wire(recipe_, island_, shard_.copy_of(live(), {0, 0}).new_empty({shard_.numel()}));
+    auto wire = make_wire(recipe_, island_, live(), shard_.numel());
     exchange_ = std::make_unique<ProgressExchange>(control_, cluster.local_size(), island_, flat_, shard_, live(),
                                                    groups_, recipe_, std::move(wire), trace_);
   }

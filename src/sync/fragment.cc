@@ -7,18 +7,11 @@
 #include <cmath>
 
 #include "comm/transfer.h"
+#include "flat/cut.h"
 #include "outer/outer_pass.h"
 #include "sync/visiting.h"
 
 namespace co2 {
-
-namespace {
-
-at::Tensor cut(const at::Tensor& tensor, const Range& range) {
-  return tensor.defined() ? tensor.narrow(0, range.begin, range.size()) : tensor;
-}
-
-}  // namespace
 
 Message MessagePool::take() {
   if (!free_.empty()) {

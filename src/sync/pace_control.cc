@@ -36,20 +36,21 @@ std::vector<WireChoice> wire_choices(const Recipe& recipe, at::ScalarType dtype)
   return choices;
 }
 
+const WireChoice& choice_of(const std::vector<WireChoice>& choices, Wire wire) {
+  const auto found = std::ranges::find(choices, wire, &WireChoice::wire);
+  return found == choices.end() ? choices.front() : *found;
+}
+
+double with_other_bytes(double seconds, double latency, double share) {
+  return seconds - (1 - share) * std::max(seconds - latency, 0.0);
+}
+
 PaceControl::PaceControl(const PaceLimits& limits, Plan start) : limits_(limits), plan_(start) {
   if (!(limits_.latency >= 0 && std::isfinite(limits_.latency))) limits_.latency = 0;
 }
 
-const WireChoice& PaceControl::choice(Wire wire) const {
-  const auto found =
-      std::find_if(limits_.wires.begin(), limits_.wires.end(), [&](const WireChoice& c) { return c.wire == wire; });
-  return found == limits_.wires.end() ? limits_.wires.front() : *found;
-}
-
 double PaceControl::transfer(const RoundTimes& times, const WireChoice& wire) const {
-  const double share = wire.element_bytes / limits_.wires.front().element_bytes;
-  const double of_bytes = std::max(times.transfer - limits_.latency, 0.0);
-  return times.transfer - (1 - share) * of_bytes;
+  return with_other_bytes(times.transfer, limits_.latency, wire.element_bytes / limits_.wires.front().element_bytes);
 }
 
 /// The steps that it takes to hide an exchange.

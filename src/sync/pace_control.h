@@ -37,6 +37,10 @@ struct WireChoice {
 /// Those that a recipe allows for parameters of a dtype: the one that is preferred first, those with fewer bytes after
 /// it.
 std::vector<WireChoice> wire_choices(const Recipe& recipe, at::ScalarType dtype);
+/// The one of a wire; the first if it is none of them.
+const WireChoice& choice_of(const std::vector<WireChoice>& choices, Wire wire);
+/// How long an exchange that took so long takes with another number of bytes: latency does not depend on them.
+double with_other_bytes(double seconds, double latency, double share);
 
 struct PaceLimits {
   std::vector<WireChoice> wires = {{}};
@@ -69,7 +73,7 @@ class PaceControl {
   /// The times that the plan was made from: medians over the last rounds.
   const RoundTimes& times() const { return typical_; }
   /// How long an exchange takes in the plan's form.
-  double transfer() const { return transfer(typical_, choice(plan_.wire)); }
+  double transfer() const { return transfer(typical_, choice_of(limits_.wires, plan_.wire)); }
   /// True while τ would have to be larger than allowed.
   bool bounded() const { return bounded_; }
   /// How long a transfer may take so that the largest allowed τ hides it.
@@ -78,7 +82,6 @@ class PaceControl {
   void visit(StateVisitor& visitor, const std::string& name);
 
  private:
-  const WireChoice& choice(Wire wire) const;
   double transfer(const RoundTimes& times, const WireChoice& wire) const;
   double to_hide(const RoundTimes& times, const WireChoice& wire) const;
   const WireChoice& wanted_wire(const std::vector<RoundTimes>& last, bool first) const;

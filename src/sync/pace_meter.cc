@@ -70,12 +70,8 @@ void PaceMeter::probe() {
 double PaceMeter::cycles() const { return background_ ? background_() : 0; }
 
 void PaceMeter::add_exchange(std::int64_t elements, Wire wire, const TransferTime& on_the_wire) {
-  double element_bytes = wires_.front().element_bytes;
-  for (const WireChoice& choice : wires_) {
-    if (choice.wire == wire) element_bytes = choice.element_bytes;
-  }
   exchanged_ += elements;
-  exchanged_bytes_ += static_cast<double>(elements) * element_bytes;
+  exchanged_bytes_ += static_cast<double>(elements) * choice_of(wires_, wire).element_bytes;
   ++exchanges_;
   on_the_wire_.add(on_the_wire.begin, on_the_wire.end);
 }
@@ -101,10 +97,9 @@ void PaceMeter::launch() {
   } else if (exchanged_ > 0) {
     const double scale = static_cast<double>(elements_) / static_cast<double>(exchanged_);
     // As if all had been of the first form: it is only bytes that differ.
-    const double took = transfer - transfer_before_;
-    const double waiting = std::min(static_cast<double>(exchanges_) * latency_, took);
     const double bytes = static_cast<double>(exchanged_) * wires_.front().element_bytes;
-    mine.transfer = scale * (waiting + (took - waiting) * bytes / exchanged_bytes_);
+    mine.transfer = scale * with_other_bytes(transfer - transfer_before_, static_cast<double>(exchanges_) * latency_,
+                                             bytes / exchanged_bytes_);
     // What the threads take in any case is not the exchange's: counted, it would make long rounds look costly.
     mine.cost = scale * (outer - outer_before_ + std::max(cycles_used - idle_ * elapsed, 0.0));
   }

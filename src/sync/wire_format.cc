@@ -3,8 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <numeric>
 
+#include "flat/cut.h"
 #include "outer/wire_dtype.h"
 #include "sync/block_wire.h"
 #include "sync/summable.h"
@@ -30,6 +30,22 @@ std::vector<WorkPtr> all_reduce_in_buckets(Communicator& communicator, const at:
   return works;
 }
 
+// What is not sent stays with the worker. Not even the NaN goes out that zero times an infinite progress would be.
+WireFormat::Sent WireFormat::snapshot(std::size_t stretches, double weight, int workers, at::ScalarType dtype,
+                                      const at::Tensor& payload, const at::Tensor& sent,
+                                      const std::function<double(std::size_t)>& encode) {
+  Sent result;
+  if (weight > 0) {
+    for (std::size_t i = 0; i < stretches; ++i) result.squared_norms.push_back(encode(i));
+    result.left_out = !summable(result.squared_norms, weight, workers, dtype);
+    if (!result.left_out) return result;
+  }
+  payload.zero_();
+  if (sent.defined()) sent.zero_();
+  result.squared_norms.assign(stretches, 0.0);
+  return result;
+}
+
 namespace {
 
 /// In bfloat16 values are rounded: s = round(w d) / w, so that what rounding leaves behind is known to the worker, and
@@ -50,7 +66,11 @@ class SummedWire final : public WireFormat {
   Sent start(Message& message, const std::vector<Progress>& progress, const Send& send) override {
     message.numel = progress.empty() ? 0 : progress.back().range.end;
     const at::Tensor values = values_of(message);
-    const Sent sent = weigh(progress, send.weight, values, message.sent);
+    const Sent sent =
+        snapshot(progress.size(), send.weight, communicator_->size(), dtype_, values, message.sent, [&](std::size_t i) {
+          const auto& [range, consensus, live] = progress[i];
+          return outer::launch(consensus, live, send.weight, cut(values, range), cut(message.sent, range));
+        });
     message.works = all_reduce_in_buckets(*communicator_, values, bucket_bytes_);
     message.bytes = wire_bytes(message.numel, send.wire);
     return sent;
@@ -73,28 +93,6 @@ class SummedWire final : public WireFormat {
  private:
   static at::Tensor values_of(const Message& message) { return message.payload.narrow(0, 0, message.numel); }
 
-  /// The worker's progress times its weight into `values`, what the peers see of it into `sent` (if defined).
-  Sent weigh(const std::vector<Progress>& progress, double weight, const at::Tensor& values,
-             const at::Tensor& sent) const {
-    Sent result;
-    if (weight > 0) {
-      for (const auto& [range, consensus, live] : progress) {
-        const auto cut = [&range = range](const at::Tensor& t) {
-          return t.defined() ? t.narrow(0, range.begin, range.size()) : t;
-        };
-        result.squared_norms.push_back(outer::launch(consensus, live, weight, cut(values), cut(sent)));
-      }
-      result.left_out = !summable(result.squared_norms, weight, communicator_->size(), dtype_);
-    }
-    if (weight > 0 && !result.left_out) return result;
-    // Who sits out sends nothing, not even the NaN that zero times an infinite progress would be; what it did not send
-    // stays with it.
-    values.zero_();
-    if (sent.defined()) sent.zero_();
-    result.squared_norms.assign(progress.size(), 0.0);
-    return result;
-  }
-
   std::shared_ptr<Communicator> communicator_;
   at::TensorOptions options_;
   at::ScalarType dtype_;
@@ -109,12 +107,13 @@ std::unique_ptr<WireFormat> make_summed_wire(Wire wire, std::shared_ptr<Communic
   return std::make_unique<SummedWire>(std::move(communicator), like, dtype, bucket_bytes);
 }
 
-std::unique_ptr<WireFormat> make_wire(const Recipe& recipe, const Island& island, const at::Tensor& like) {
+std::unique_ptr<WireFormat> make_wire(const Recipe& recipe, const Island& island, const at::Tensor& like,
+                                      std::int64_t numel) {
   check_wire(recipe.wire, like.scalar_type());
   if (!in_blocks(recipe.wire)) return make_summed_wire(recipe.wire, island.across(), like, recipe.bucket_bytes);
   // What a worker tells only itself needs no rounding.
   if (island.across()->size() == 1) return make_summed_wire(Wire::kPlain, island.across(), like, recipe.bucket_bytes);
-  return std::make_unique<BlockWire>(island, recipe, like);
+  return std::make_unique<BlockWire>(island, recipe, like, numel);
 }
 
 }  // namespace co2

@@ -4,6 +4,7 @@
 #include <co2/options.h>
 #include <co2/state.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -79,10 +80,19 @@ class WireFormat {
   virtual at::Tensor rest() const { return {}; }
   /// Processor time that its own threads have used so far.
   virtual double background_cpu_seconds() const { return 0; }
+
+ protected:
+  /// Lets `encode` put each stretch of the progress into its wire form, in `payload`, and what the peers will see of it
+  /// into `sent`; it returns the stretch's squared norm. Who sits out, or has what can't be added up over so many
+  /// workers in a dtype, sends nothing: both become zeros.
+  static Sent snapshot(std::size_t stretches, double weight, int workers, at::ScalarType dtype,
+                       const at::Tensor& payload, const at::Tensor& sent,
+                       const std::function<double(std::size_t)>& encode);
 };
 
-/// The wire of a recipe between islands, for a shard like `like`.
-std::unique_ptr<WireFormat> make_wire(const Recipe& recipe, const Island& island, const at::Tensor& like);
+/// The wire of a recipe between islands, for a shard of so many elements that are like those of `like`.
+std::unique_ptr<WireFormat> make_wire(const Recipe& recipe, const Island& island, const at::Tensor& like,
+                                      std::int64_t numel);
 
 /// Values in one dtype, added up by all-reduces: `plain` and `bfloat16`.
 std::unique_ptr<WireFormat> make_summed_wire(Wire wire, std::shared_ptr<Communicator> communicator,

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "options/wires.h"
 #include "support/saved_state.h"
 #include "support/unit_model.h"
 #include "support/workers.h"
@@ -113,9 +114,8 @@ TEST(State, EveryStrategyGoesOnToTheSameBits) {
   for (const Strategy strategy : all_strategies()) {
     for (const Wire wire : {Wire::kPlain, Wire::kBfloat16, Wire::kInt4, Wire::kInt2}) {
       if (wire != Wire::kPlain && !exchanges_progress(strategy)) continue;
-      const bool in_blocks = wire == Wire::kInt4 || wire == Wire::kInt2;
-      if (in_blocks && (!overlaps(strategy) || strategy == Strategy::kCo2Paper)) continue;  // they refuse it
-      if (wire == Wire::kInt2 && strategy != Strategy::kCo2) continue;                      // one is enough
+      if (in_blocks(wire) && (!overlaps(strategy) || strategy == Strategy::kCo2Paper)) continue;  // they refuse it
+      if (wire == Wire::kInt2 && strategy != Strategy::kCo2) continue;                            // one is enough
       Options options{.strategy = strategy, .local_steps = 4, .wire = wire};
       if (strategy == Strategy::kCo2) options.momentum = 0.3;
       expect_same_bits(options, 3, adamw, overlaps(strategy), fmt::format("{} {}", name(strategy), name(wire)));

@@ -110,14 +110,7 @@ TEST(Bfloat16, ApplyAndNormsEqualThoseOfTheSameFloats) {
           const at::Tensor sum = copy_at_offset(state.sum, at::kBFloat16);
           state.sum.copy_(sum);
           const State other = state.clone();
-          const Move move = {.progress_scale = 3.7,
-                             .momentum = 0.3,
-                             .momentum_scale = 0.9,
-                             .clip = 0.4,
-                             .rate = 0.02,
-                             .nesterov = nesterov,
-                             .restart = restart,
-                             .mix = 0.3};
+          const Move move = reference::some_move(restart, nesterov);
           EXPECT_EQ(next_momentum_squared_norm(sum, state.momentum, move),
                     next_momentum_squared_norm(other.sum, state.momentum, move));
           const double norm = apply(sum, state.momentum, state.consensus, state.sent, state.live, move, true).move;

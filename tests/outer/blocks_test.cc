@@ -436,14 +436,7 @@ TEST(Blocks, ApplyAndNormsEqualThoseOfTheSameFloats) {
             const Wired sum(blocks, wire, size);
             state.sum.copy_(decode(sum));
             const State other = state.clone();
-            const Move move = {.progress_scale = 3.7,
-                               .momentum = 0.3,
-                               .momentum_scale = 0.9,
-                               .clip = 0.4,
-                               .rate = 0.02,
-                               .nesterov = nesterov,
-                               .restart = restart,
-                               .mix = 0.3};
+            const Move move = reference::some_move(restart, nesterov);
             const double next = next_momentum_squared_norm(other.sum, state.momentum, move);
             EXPECT_NEAR(next_momentum_squared_norm(sum, state.momentum, move), next, 1e-12 * next);
             const ApplyNorms norms = apply(sum, state.momentum, state.consensus, state.sent, state.live, move, true);

@@ -24,14 +24,9 @@ const std::int64_t kSizes[] = {0, 1, 3, 1023, 1025, (1 << 16) + 7};
 class Apply : public testing::TestWithParam<std::tuple<Restart, bool, bool, bool, std::int64_t>> {
  protected:
   Move move() const {
-    return {.progress_scale = 3.7,
-            .momentum = 0.3,
-            .momentum_scale = 0.9,
-            .clip = std::get<2>(GetParam()) ? 0.4 : 0,
-            .rate = 0.02,
-            .nesterov = std::get<1>(GetParam()),
-            .restart = std::get<0>(GetParam()),
-            .mix = 0.3};
+    Move result = reference::some_move(std::get<0>(GetParam()), std::get<1>(GetParam()));
+    if (!std::get<2>(GetParam())) result.clip = 0;
+    return result;
   }
   bool norm() const { return std::get<3>(GetParam()); }
   std::int64_t size() const { return std::get<4>(GetParam()); }

@@ -42,6 +42,18 @@ struct Result {
 
 Result apply(const State& state, const Move& move);
 
+/// With every scalar of a move at work.
+inline Move some_move(Restart restart, bool nesterov) {
+  return {.progress_scale = 3.7,
+          .momentum = 0.3,
+          .momentum_scale = 0.9,
+          .clip = 0.4,
+          .rate = 0.02,
+          .nesterov = nesterov,
+          .restart = restart,
+          .mix = 0.3};
+}
+
 /// The largest distance between `actual` and `expected`, in units in the last place (of float32 or float64, by the
 /// dtype of `actual`) of the expected element's scale. NaN if there is one.
 double distance_in_ulps(const at::Tensor& actual, const std::vector<Element>& expected);

@@ -41,7 +41,7 @@ struct Worker {
       numel += size;
     }
     unsent = at::zeros({numel});
-    format = std::make_unique<BlockWire>(island, resolve(options), unsent);
+    format = std::make_unique<BlockWire>(island, resolve(options), unsent, numel);
   }
 
   /// Returns the sum over the workers.

@@ -98,7 +98,7 @@ struct Worker {
     if (staged) {
       wire = std::make_unique<HalvesWire>(island, newest);
     } else {
-      wire = make_wire(recipe, island, flat.data());
+      wire = make_wire(recipe, island, flat.data(), shard.numel());
     }
     exchange = std::make_unique<ProgressExchange>(cluster.communicator("control"), 1, island, flat, shard, flat.data(),
                                                   1, recipe, std::move(wire), trace);
