@@ -89,14 +89,14 @@ def run_with_changing_rate(folder):
     assert result.returncode == 0, result.stderr
     (table,) = json.loads((folder / "fast/lab.json").read_text())["tables"]
     steps_per_second = table["rows"][0]["units_per_second"]["median"] / (2 * 2 * 32)
-    # Exchanges may cost more than by default, so that it is the network which decides.
-    result = co2("lab", *training, "--rates", "1gbit/8s/20mbit/30s/1gbit", "--strategies", "co2",
+    # Exchanges may cost more than by default, and are not made small, so that it is the network which decides.
+    result = co2("lab", *training, "--rates", "1gbit/8s/20mbit/30s/1gbit", "--strategies", "co2+plain",
                  "--steps", round(70 * steps_per_second), "--out", "out", "--", "--exchange-share", 0.05, cwd=folder,
                  seconds=360)  # 70 s were measured on what may have been a quieter machine
     assert result.returncode == 0, result.stderr
     (run,) = json.loads((folder / "out/lab.json").read_text())["runs"]
     slow, fast = (change["wall_seconds"] for change in run["rate_changes"])
-    metrics = next(folder.glob("out/*/co2/repeat-1/metrics.jsonl")).read_text()
+    metrics = next(folder.glob("out/*/co2+plain/repeat-1/metrics.jsonl")).read_text()
     return [json.loads(line) for line in metrics.splitlines()], slow, fast
 
 
