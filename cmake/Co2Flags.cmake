@@ -35,8 +35,10 @@ find_program(CO2_MOLD mold)
 mark_as_advanced(CO2_MOLD)
 if(CO2_MOLD)
   # Debian 12's mold counts thread-local variables to what becomes read-only after loading. If they happen to end a page,
-  # that page is not there, and the program does not load ("cannot apply additional memory protection").
-  target_link_options(co2_flags INTERFACE -fuse-ld=mold -Wl,-z,norelro)
+  # that page is not there, and the program does not load ("cannot apply additional memory protection"). And if sizes happen
+  # to be such that the number of segments depends on where the first one ends, it never stops: segments get pages of
+  # their own.
+  target_link_options(co2_flags INTERFACE -fuse-ld=mold -Wl,-z,norelro -Wl,-z,separate-loadable-segments)
 endif()
 
 # Sanitizers watch our own code; LibTorch itself is not instrumented (tests/sanitizers says what follows from that).
