@@ -14,6 +14,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/descriptor.h"
+
 namespace co2 {
 namespace fs = std::filesystem;
 namespace {
@@ -71,6 +73,13 @@ void write_atomically(const fs::path& path,
   Draft draft(path);
   produce([&](std::string_view bytes) { draft.append(bytes); });
   draft.keep();
+}
+
+void sync_folder(const fs::path& folder) {
+  const Descriptor descriptor(open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (descriptor.get() < 0) fail("write", folder);
+  // Some file systems have no such thing for a folder (EINVAL), and are none the worse for it.
+  if (fsync(descriptor.get()) != 0 && errno != EINVAL) fail("write", folder);
 }
 
 std::string read_file(const fs::path& path) {

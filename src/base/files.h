@@ -15,6 +15,9 @@ void write_atomically(const std::filesystem::path& path, std::string_view conten
 void write_atomically(const std::filesystem::path& path,
                       const std::function<void(const std::function<void(std::string_view)>&)>& produce);
 
+/// What was made, renamed or removed in a folder is on disk when this returns. Throws DataError.
+void sync_folder(const std::filesystem::path& folder);
+
 /// The whole file, or pipe to its end. Throws DataError.
 std::string read_file(const std::filesystem::path& path);
 

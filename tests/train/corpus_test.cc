@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/files.h"
+#include "support/temporary.h"
 #include "train/data/synthetic.h"
 #include "train/sha256.h"
-#include "train/temporary.h"
 
 namespace co2::train {
 namespace {
@@ -30,7 +30,7 @@ TEST(Synthetic, IsTheSameTextOnEveryMachine) {
 }
 
 TEST(Corpus, AFileIsTakenAsItIs) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   const std::string text = "some text\r\n with \xff bytes";
   write_atomically(folder / "a.dat", text);
   const auto corpus = load_corpus((folder / "a.dat").string());
@@ -39,7 +39,7 @@ TEST(Corpus, AFileIsTakenAsItIs) {
 }
 
 TEST(Corpus, AFolderGivesItsTextFilesInOrder) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   write_atomically(folder / "b.txt", "second");
   write_atomically(folder / "a.txt", "first\n");
   write_atomically(folder / "c.md", "not a text file");
@@ -47,22 +47,22 @@ TEST(Corpus, AFolderGivesItsTextFilesInOrder) {
 }
 
 TEST(Corpus, WhatIsMissingOrEmptyIsAnError) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   EXPECT_THROW(load_corpus(folder.path().string()), DataError);  // no .txt in it
   EXPECT_THROW(load_corpus(""), DataError);
   write_atomically(folder / "empty.txt", "");
-  const auto empty = message_of<DataError>([&] { load_corpus((folder / "empty.txt").string()); });
+  const auto empty = test::message_of<DataError>([&] { load_corpus((folder / "empty.txt").string()); });
   EXPECT_NE(empty.find("empty.txt is empty"), std::string::npos) << empty;
-  const auto missing = message_of<DataError>([&] { load_corpus((folder / "nothing").string()); });
+  const auto missing = test::message_of<DataError>([&] { load_corpus((folder / "nothing").string()); });
   EXPECT_NE(missing.find("nothing"), std::string::npos) << missing;
-  const auto typo = message_of<DataError>([] { load_corpus("gutenburg"); });
+  const auto typo = test::message_of<DataError>([] { load_corpus("gutenburg"); });
   EXPECT_NE(typo.find("did you mean 'gutenberg"), std::string::npos) << typo;
 }
 
 TEST(Corpus, AutomaticChoiceFallsBackToSyntheticWhereThereAreNoClients) {
-  const TestFolder folder;
-  const ScopedVariable path("PATH", folder.path().string());
-  const ScopedVariable data("CO2_DATA", (folder / "cache").string());
+  const test::TestFolder folder;
+  const test::ScopedVariable path("PATH", folder.path().string());
+  const test::ScopedVariable data("CO2_DATA", (folder / "cache").string());
   std::vector<std::string> said;
   CorpusContext context;
   context.say = [&](const std::string& line) { said.push_back(line); };
@@ -73,8 +73,8 @@ TEST(Corpus, AutomaticChoiceFallsBackToSyntheticWhereThereAreNoClients) {
 }
 
 TEST(Corpus, AutomaticChoiceIsSyntheticForAllIfOneWorkerFails) {
-  const TestFolder folder;
-  const ScopedVariable data("CO2_DATA", (folder / "cache").string());
+  const test::TestFolder folder;
+  const test::ScopedVariable data("CO2_DATA", (folder / "cache").string());
   std::vector<std::string> said;
   CorpusContext context;
   context.agree = [](bool) { return false; };  // some other worker always disagrees
@@ -87,26 +87,26 @@ TEST(Corpus, AutomaticChoiceIsSyntheticForAllIfOneWorkerFails) {
 }
 
 TEST(Corpus, AnInterruptedDownloadIsNoReasonToTrainOnSomethingElse) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   write_atomically(folder / "npm", "#!/bin/sh\nexec /bin/sleep 60\n");
   std::filesystem::permissions(folder / "npm", std::filesystem::perms::owner_all);
-  const ScopedVariable path("PATH", folder.path().string());
-  const ScopedVariable data("CO2_DATA", (folder / "cache").string());
+  const test::ScopedVariable path("PATH", folder.path().string());
+  const test::ScopedVariable data("CO2_DATA", (folder / "cache").string());
   CorpusContext context;
   context.cancelled = [] { return true; };
-  const auto message = message_of<DataError>([&] { load_corpus("auto", context); });
+  const auto message = test::message_of<DataError>([&] { load_corpus("auto", context); });
   EXPECT_NE(message.find("asked to stop"), std::string::npos) << message;
 }
 
 TEST(Corpus, CacheFolderIsTheUsersChoice) {
-  const ScopedVariable home("HOME", "/home/someone");
+  const test::ScopedVariable home("HOME", "/home/someone");
   {
-    const ScopedVariable data("CO2_DATA", "/data");
+    const test::ScopedVariable data("CO2_DATA", "/data");
     EXPECT_EQ(cache_folder(), "/data");
   }
-  const ScopedVariable data("CO2_DATA", "");
+  const test::ScopedVariable data("CO2_DATA", "");
   EXPECT_EQ(cache_folder(), "/home/someone/.cache/co2");
-  const ScopedVariable nobody("HOME", "");
+  const test::ScopedVariable nobody("HOME", "");
   EXPECT_THROW(cache_folder(), DataError);
 }
 

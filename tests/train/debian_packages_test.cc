@@ -11,10 +11,10 @@
 
 #include "base/child_process.h"
 #include "base/files.h"
+#include "support/temporary.h"
 #include "train/data/packages.h"
 #include "train/data/subprocess.h"
 #include "train/sha256.h"
-#include "train/temporary.h"
 
 namespace co2::train {
 namespace {
@@ -84,8 +84,8 @@ class DebianPackages : public testing::Test {
     return std::ranges::any_of(said_, [&](const auto& line) { return line.find(part) != std::string::npos; });
   }
 
-  const TestFolder folder_;
-  const ScopedVariable data_{"CO2_DATA", (folder_ / "data").string()};
+  const test::TestFolder folder_;
+  const test::ScopedVariable data_{"CO2_DATA", (folder_ / "data").string()};
   CorpusContext context_;
   std::vector<std::string> said_;
 };
@@ -100,7 +100,7 @@ TEST_F(DebianPackages, AreFetchedUnpackedAndKept) {
                                      {texts + "3.html", "not this"},
                                      {"usr/share/doc/anarchism/4.md", "nor this"}},
                                     archive);
-  const ScopedVariable configuration("APT_CONFIG", make_repository(control, archive).string());
+  const test::ScopedVariable configuration("APT_CONFIG", make_repository(control, archive).string());
   run({"apt-get", "-q", "update"});
   const auto corpus = load_corpus("anarchism", context_);
   EXPECT_EQ(corpus.text, "first\nsecond,\nwithout an end\n");
@@ -124,16 +124,16 @@ TEST_F(DebianPackages, ThatAreNotWhatTheySeemAreRefused) {
   // It has the name of the version whose SHA-256 we know.
   make_package("anarchism", "15.3-3", {{"usr/share/doc/anarchism/markdown/1.md", "another text"}},
                folder_ / "data" / "anarchism_15.3-3_all.deb");
-  const auto other = message_of<DataError>([&] { load_corpus("anarchism", context_); });
+  const auto other = test::message_of<DataError>([&] { load_corpus("anarchism", context_); });
   EXPECT_NE(other.find("cf21c10948b00e92"), std::string::npos) << other;
 
   make_package("dict-gcide", "1.0", {{"usr/share/elsewhere/gcide.dict.dz", "a word"}},
                folder_ / "data" / "dict-gcide_1.0_all.deb");
-  const auto empty = message_of<DataError>([&] { load_corpus("gcide", context_); });
+  const auto empty = test::message_of<DataError>([&] { load_corpus("gcide", context_); });
   EXPECT_NE(empty.find("has no texts in usr/share/dictd"), std::string::npos) << empty;
 
   write_atomically(folder_ / "data" / "dict-gcide_1.0_all.deb", "no package at all");
-  const auto broken = message_of<DataError>([&] { load_corpus("gcide", context_); });
+  const auto broken = test::message_of<DataError>([&] { load_corpus("gcide", context_); });
   EXPECT_NE(broken.find("`dpkg-deb -x "), std::string::npos) << broken;
   EXPECT_NE(broken.find("failed with exit code 2"), std::string::npos) << broken;
 }

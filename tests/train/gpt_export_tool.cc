@@ -5,11 +5,11 @@
 
 #include <cstdio>
 
+#include "checkpoint/safetensors.h"
 #include "train/data/synthetic.h"
 #include "train/data/windows.h"
 #include "train/gpt/gpt.h"
 #include "train/gpt/gpt_export.h"
-#include "train/safetensors.h"
 
 int main(int argc, char** argv) {
   using namespace co2::train;
@@ -29,10 +29,10 @@ int main(int argc, char** argv) {
   const auto batch = windows.training(2, 0, 0, 5);
   std::filesystem::create_directories(folder / "model");
   export_gpt(model, folder / "model");
-  write_safetensors(folder / "batch.safetensors", {{{"tokens", batch.tokens},
-                                                    {"targets", batch.targets},
-                                                    {"logits", model.forward(batch.tokens)},
-                                                    {"loss", model.loss(batch.tokens, batch.targets)}},
-                                                   {}});
+  co2::checkpoint::write_safetensors(folder / "batch.safetensors", {{{"tokens", batch.tokens},
+                                                                     {"targets", batch.targets},
+                                                                     {"logits", model.forward(batch.tokens)},
+                                                                     {"loss", model.loss(batch.tokens, batch.targets)}},
+                                                                    {}});
   return 0;
 }

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <map>
 
+#include "support/temporary.h"
 #include "train/gpt/gpt_config.h"
-#include "train/temporary.h"
 
 namespace co2::train {
 namespace {
@@ -61,7 +61,7 @@ TEST(Gpt, CountOfParametersIsThatOfTheBuiltModel) {
 }
 
 TEST(Gpt, UnknownPresetNamesTheClosest) {
-  const auto message = message_of<OptionError>([] { gpt_preset("nanno"); });
+  const auto message = test::message_of<OptionError>([] { gpt_preset("nanno"); });
   EXPECT_NE(message.find("nanno"), std::string::npos) << message;
   EXPECT_NE(message.find("did you mean 'nano"), std::string::npos) << message;
   EXPECT_THROW(gpt_preset("nano", -1), OptionError);

@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "base/files.h"
+#include "checkpoint/safetensors.h"
+#include "support/temporary.h"
 #include "train/gpt/gpt_options.h"
-#include "train/safetensors.h"
-#include "train/temporary.h"
 #include "train/validate.h"
 
 namespace co2::train {
@@ -109,7 +109,7 @@ std::set<std::string> expected_spans(Strategy strategy) {
 class EveryStrategy : public testing::TestWithParam<Strategy> {};
 
 TEST_P(EveryStrategy, TwoWorkersLearnAndWriteEverything) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   auto config = quick(folder / "run");
   config.sync.strategy = GetParam();
   const auto outcome = run_workers(2, config, folder / "screen");
@@ -148,7 +148,7 @@ TEST_P(EveryStrategy, TwoWorkersLearnAndWriteEverything) {
     for (const auto& span : expected_spans(GetParam())) EXPECT_TRUE(names.contains(span)) << worker << ": " << span;
   }
 
-  const auto model = read_safetensors(out / "model" / "model.safetensors");
+  const auto model = checkpoint::read_safetensors(out / "model" / "model.safetensors");
   std::int64_t elements = 0;
   for (const auto& [key, tensor] : model.tensors) {
     elements += tensor.numel();
@@ -166,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(Loop, EveryStrategy, testing::ValuesIn(all_strategies()
 });
 
 TEST(Loop, TheSameSeedGivesTheSameRun) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   const auto first = run_workers(2, quick(folder / "a"), folder / "screen");
   const auto second = run_workers(2, quick(folder / "b"), folder / "screen");
   EXPECT_EQ(read_file(folder / "a/model/model.safetensors"), read_file(folder / "b/model/model.safetensors"));
@@ -177,7 +177,7 @@ TEST(Loop, TheSameSeedGivesTheSameRun) {
 }
 
 TEST(Loop, AccumulationOfHalfBatchesCountsTheSameTokens) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   auto config = quick(folder / "run");
   config.batch = 2;
   config.sync.accumulation_steps = 2;
@@ -191,7 +191,7 @@ TEST(Loop, AccumulationOfHalfBatchesCountsTheSameTokens) {
 }
 
 TEST(Loop, EveryOptimizerAndScheduleTrainsAlone) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   for (const std::string optimizer : {"adamw", "adam", "sgd"}) {
     auto config = quick(folder / "run");
     config.optimizer = optimizer;
@@ -206,7 +206,7 @@ TEST(Loop, EveryOptimizerAndScheduleTrainsAlone) {
 }
 
 TEST(Loop, OneWorkersWishStopsAllAfterTheSameStepAndSavesWhatThereIs) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   auto config = quick(folder / "run");
   config.steps = 100'000;
   config.eval_every = 0;
@@ -222,7 +222,7 @@ TEST(Loop, OneWorkersWishStopsAllAfterTheSameStepAndSavesWhatThereIs) {
 }
 
 TEST(Loop, AnUnwritableFolderIsAnErrorOnAllWorkersBeforeTraining) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   write_atomically(folder / "file", "");
   const auto outcome = run_workers(3, quick(folder / "file" / "run"), folder / "screen");
   EXPECT_NE(outcome.errors[0].find("--out"), std::string::npos) << outcome.errors[0];
@@ -231,7 +231,7 @@ TEST(Loop, AnUnwritableFolderIsAnErrorOnAllWorkersBeforeTraining) {
 }
 
 TEST(Loop, AMissingCorpusIsAnErrorOnAllWorkers) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   auto config = quick(folder / "run");
   task_options<GptOptions>(config).corpus = (folder / "missing.txt").string();
   const auto outcome = run_workers(2, config, folder / "screen");
@@ -242,7 +242,7 @@ TEST(Validate, NamesTheOptionItsValueAndTheRange) {
   const auto message = [](auto change) {
     TrainConfig config;
     change(config);
-    return message_of<OptionError>([&] { validate(config); });
+    return test::message_of<OptionError>([&] { validate(config); });
   };
   EXPECT_EQ(message([](TrainConfig&) {}), "");
   EXPECT_NE(message([](auto& c) { c.task = "gtp"; }).find("did you mean 'gpt"), std::string::npos);

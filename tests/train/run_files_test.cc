@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/files.h"
+#include "support/temporary.h"
 #include "train/folders.h"
-#include "train/temporary.h"
 
 namespace co2::train {
 namespace {
@@ -21,7 +21,7 @@ void put(const fs::path& path, const std::string& text) {
 }
 
 TEST(RunFiles, AFolderThatIsTakenIsNotSharedWithAnotherRun) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   EXPECT_EQ(claim_folder(folder / "runs/a"), folder / "runs/a");
   EXPECT_EQ(claim_folder(folder / "runs/a"), folder / "runs/a-2");
   put(folder / "runs/a-3", "a file");
@@ -30,7 +30,7 @@ TEST(RunFiles, AFolderThatIsTakenIsNotSharedWithAnotherRun) {
 }
 
 TEST(RunFiles, ANewRunRemovesWhatAnEarlierOneLeftAndNothingElse) {
-  const TestFolder folder;
+  const test::TestFolder folder;
   const fs::path run = folder / "run";
   for (const char* name : {"summary.json", "trace.json", "metrics.jsonl", "config.json", "model/model.safetensors",
                            "model/config.json", "notes.txt"}) {

@@ -3,7 +3,7 @@
 #include <co2/error.h>
 #include <gtest/gtest.h>
 
-#include "train/temporary.h"
+#include "support/temporary.h"
 
 namespace co2::train {
 namespace {
@@ -35,7 +35,7 @@ TEST(RateSchedule, OneStepIsTakenAtTheFullRate) {
 }
 
 TEST(RateSchedule, UnknownShapeNamesTheClosest) {
-  const auto message = message_of<OptionError>([] { RateSchedule("cosinus", 1, 10, 0, 0); });
+  const auto message = test::message_of<OptionError>([] { RateSchedule("cosinus", 1, 10, 0, 0); });
   EXPECT_NE(message.find("did you mean 'cosine"), std::string::npos) << message;
 }
 

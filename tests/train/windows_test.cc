@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "train/temporary.h"
+#include "support/temporary.h"
 
 namespace co2::train {
 namespace {
@@ -90,9 +90,9 @@ TEST(Windows, AShortValidationPartGivesFewerWindows) {
 
 TEST(Windows, TooShortAPartIsAnErrorThatSaysWhich) {
   EXPECT_NO_THROW(Windows(numbered(), 0.1, 99));
-  const auto validation = message_of<DataError>([] { Windows(numbered(), 0.1, 100); });
+  const auto validation = test::message_of<DataError>([] { Windows(numbered(), 0.1, 100); });
   EXPECT_NE(validation.find("validation part has 100 bytes"), std::string::npos) << validation;
-  const auto training = message_of<DataError>([] { Windows(numbered(), 0.9, 100); });
+  const auto training = test::message_of<DataError>([] { Windows(numbered(), 0.9, 100); });
   EXPECT_NE(training.find("training part has 100 bytes"), std::string::npos) << training;
 }
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
-#include "train/safetensors.h"
+#include "checkpoint/safetensors.h"
 
 namespace co2::train {
 
@@ -32,12 +32,12 @@ void export_gpt(const Gpt& model, const std::filesystem::path& folder) {
       {"eos_token_id", nullptr},
       {"torch_dtype", "float32"},
   };
-  Safetensors contents;
+  checkpoint::Safetensors contents;
   contents.metadata["format"] = "pt";
   for (const auto& parameter : model.named_parameters()) {
     contents.tensors.emplace_back(parameter.key(), parameter.value());
   }
-  write_safetensors(folder / "model.safetensors", contents);
+  checkpoint::write_safetensors(folder / "model.safetensors", contents);
   write_atomically(folder / "config.json", description.dump(2) + "\n");
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/files.h"
 
-namespace co2::train {
+namespace co2::test {
 
 /// A folder for one test.
 struct TestFolder : TemporaryFolder {
@@ -48,4 +48,4 @@ std::string message_of(Body&& body) {
   return "";
 }
 
-}  // namespace co2::train
+}  // namespace co2::test
