@@ -12,7 +12,7 @@ SOURCES = $(shell git ls-files '*.h' '*.cc')
 CTEST = ctest --parallel 2 --output-on-failure --no-tests=error --timeout 900
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build train test test-torch bench asan tsan format tidy install clean
+.PHONY: help setup build train test test-torch bench asan tsan fuzz format tidy install clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -49,6 +49,10 @@ tsan: ## run the unit tests with the thread sanitizer
 	@scripts/build tsan unit_tests
 	cd build-tsan && ../scripts/sanitized $(CTEST) -L unit $(ARGS)
 
+fuzz: ## feed the readers of files with nonsense, FUZZ_SECONDS (60) for each of them
+	@scripts/setup --tools
+	scripts/fuzz $(ARGS)
+
 format: ## format all sources in place
 	@scripts/setup --tools
 	clang-format -i $(SOURCES)
@@ -64,4 +68,4 @@ install: ## install library, headers and program, after make build, under PREFIX
 	cmake --install build --prefix "$(PREFIX)"
 
 clean: ## remove what was built; .venv* and runs stay
-	rm -rf build build-dev build-asan build-tsan build-torch-*
+	rm -rf build build-dev build-asan build-tsan build-fuzz build-torch-*
