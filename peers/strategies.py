@@ -9,6 +9,7 @@ import datetime
 
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.model_averaging import averagers
 from torch.distributed.algorithms.model_averaging.utils import average_parameters
 from torch.distributed.optim import PostLocalSGDOptimizer
@@ -87,6 +88,14 @@ class Ddp(Strategy):
         loss.backward()
 
 
+class DdpBf16(Ddp):
+    """Half the bytes, with the hook that PyTorch has for it."""
+
+    def __init__(self, context: Context):
+        super().__init__(context)
+        self.module.register_comm_hook(dist.group.WORLD, default_hooks.bf16_compress_hook)
+
+
 class PostLocalSgd(Strategy):
     """PyTorch's periodic averaging. Nothing is averaged inside a host, which has one worker, so the model needs no
     DistributedDataParallel around it: that spares it the gradients' buckets."""
@@ -104,7 +113,7 @@ class PostLocalSgd(Strategy):
         self._optimizer.step()
 
 
-NAMES = ("torch-none", "torch-ddp", "torch-post-local-sgd", "torchft-local-sgd", "torchft-diloco",
+NAMES = ("torch-none", "torch-ddp", "torch-ddp-bf16", "torch-post-local-sgd", "torchft-local-sgd", "torchft-diloco",
          "torchft-diloco-overlap", "torchft-streaming")
 
 
@@ -113,6 +122,8 @@ def make_strategy(name: str, context: Context, steps: int) -> Strategy:
         return NoCommunication(context)
     if name == "torch-ddp":
         return Ddp(context)
+    if name == "torch-ddp-bf16":
+        return DdpBf16(context)
     if name == "torch-post-local-sgd":
         return PostLocalSgd(context, steps)
     if name not in NAMES:

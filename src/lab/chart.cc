@@ -35,6 +35,7 @@ Look look_of(const Item& item) {
                                                      {"co2", {"#d55e00", ""}},
                                                      {"torch-none", {"#767676", "9 4"}},
                                                      {"torch-ddp", {"#000000", "9 4"}},
+                                                     {"torch-ddp-bf16", {"#7a5a9e", "9 4"}},
                                                      {"torch-post-local-sgd", {"#b07500", "9 4"}},
                                                      {"torchft-local-sgd", {"#3a95d0", "9 4"}},
                                                      {"torchft-diloco", {"#b5508a", "9 4"}},

@@ -18,7 +18,7 @@ namespace co2::lab {
 
 namespace {
 
-constexpr std::array kTorch{"torch-none", "torch-ddp", "torch-post-local-sgd"};
+constexpr std::array kTorch{"torch-none", "torch-ddp", "torch-ddp-bf16", "torch-post-local-sgd"};
 constexpr std::array kTorchft{"torchft-local-sgd", "torchft-diloco", "torchft-diloco-overlap", "torchft-streaming"};
 
 long parse_steps(std::string_view text, const std::string& item) {

@@ -30,8 +30,8 @@ TEST(Strategies, RefuseWhatIsNone) {
 
 TEST(Peers, AreGroupsOrSingleOnes) {
   EXPECT_TRUE(parse_peers("").empty());
-  EXPECT_EQ(parse_peers("torch").size(), 3U);
-  EXPECT_EQ(parse_peers("torch,torchft").size(), 7U);
+  EXPECT_EQ(parse_peers("torch").size(), 4U);
+  EXPECT_EQ(parse_peers("torch,torchft").size(), 8U);
   const auto items = parse_peers("torch-ddp,torchft-diloco");
   ASSERT_EQ(items.size(), 2U);
   EXPECT_TRUE(items[0].peer());

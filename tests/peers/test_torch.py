@@ -28,6 +28,14 @@ def test_ends_with_the_loss_of_our_own_strategy(tmp_path, name, ours):
     assert 0 < clock[0] and clock == sorted(clock) and clock[-1] <= theirs["training_seconds"]
 
 
+def test_half_the_bytes_end_nearly_there(tmp_path):
+    """Gradients are rounded to bfloat16, and ours are not: close, and not the same."""
+    config = running.write_config(tmp_path)
+    theirs, _, _ = running.peer(sys.executable, "torch-ddp-bf16", config, tmp_path / "peer")
+    expected = running.co2_summary(tmp_path, "ddp")
+    assert 0 < running.relative_difference(expected["validation_loss"], theirs["validation_loss"]) < 0.01
+
+
 def test_averaging_in_the_middle_of_a_period_ends_with_one_model(tmp_path):
     """Nine steps with a period of four: the ninth is averaged by finish(), as ours is."""
     config = running.write_config(tmp_path, "--steps", "9", "--eval-every", "3")
