@@ -1,6 +1,7 @@
 #pragma once
 
 /// Everything that a program which trains with co2 needs.
+#include <co2/checkpoint.h>
 #include <co2/cluster.h>
 #include <co2/communicator.h>
 #include <co2/core.h>

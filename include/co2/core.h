@@ -101,14 +101,23 @@ class Core {
   /// What has happened since the last step was no training: its time does not count as computing.
   void restart_clock();
 
-  /// Waits for everything that is on the wire between islands, and applies nothing: it is applied when it is due.
+  /// Waits for everything that is on the wire between islands, and applies nothing: it is applied when it is due. What
+  /// a snapshot() waits for is shown.
   void settle();
   /// Shows all that defines the future of the run, but for the inner optimizer's own state and rates, to a visitor that
   /// writes it down or puts another run's in place. Between steps. Afterwards the run goes on as the other would have:
   /// to the same bits, if collectives add up in the same order and τ is not automatic. Collective; the layout (workers,
   /// islands, ZeRO) must be the same. If reading fails, with DataError or what the visitor throws, every further call
   /// throws it again: what is in place then is neither the one run nor the other.
-  void visit(StateVisitor& visitor);
+  /// `inner`, if given, is called in the middle, to show the inner optimizer's state: with a visitor that has it
+  /// written only once where several workers have the same.
+  void visit(StateVisitor& visitor, const std::function<void(StateVisitor&)>& inner = {});
+  /// The same for a visitor that writes, without waiting for the network: what is on the wire now is shown as soon as
+  /// it is taken from there, by the step that applies it or by finish(). `over` is called when the visitor is not used
+  /// any more: true if all was shown; false if the Core is gone, or the exchange failed, before that. Both are called
+  /// on the training thread, and `over` must not throw.
+  void snapshot(std::shared_ptr<StateVisitor> visitor, std::function<void(bool)> over,
+                const std::function<void(StateVisitor&)>& inner = {});
 
   std::int64_t steps() const;      ///< steps taken
   std::int64_t rounds() const;     ///< rounds begun

@@ -58,7 +58,8 @@ struct TrainedModel {
 };
 
 /// A tensor that the inner optimizer is to update: one of the parameters, or, where the worker trains a shard, a
-/// stretch of it. Its grad() is the gradient, once it is final.
+/// stretch of it. Its grad() is the gradient, once it is final. What belongs to none of the pieces is padding: it stays
+/// zero, and is not saved.
 struct TrainedTensor {
   /// Elements of a parameter in the order in which memory has them, and where they are in `tensor`.
   struct Piece {

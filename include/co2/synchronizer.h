@@ -94,6 +94,10 @@ class Synchronizer {
   /// Shows all that defines the future of the run, the state of torch::optim's optimizers included, but not what you
   /// set yourself (rates): Core::visit() has the rules.
   void visit(StateVisitor& visitor);
+  /// The same, for one that writes, without waiting for the network (Core::snapshot()).
+  void snapshot(std::shared_ptr<StateVisitor> visitor, std::function<void(bool)> over);
+  /// Waits for everything that is on the wire between islands, and applies nothing (Core::settle()).
+  void settle();
 
   std::int64_t steps() const;      ///< steps taken
   std::int64_t rounds() const;     ///< rounds begun

@@ -109,6 +109,8 @@ int parse_and_run(const std::vector<std::string>& arguments) {
   add_lab(program);
   add_doctor(program);
   add_plan(program);
+  add_checkpoint(program);
+  add_export(program);
   for (CLI::App* sub : app.get_subcommands({})) {
     sub->allow_extras();
     sub->group("Commands");

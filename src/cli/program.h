@@ -24,6 +24,8 @@ void add_launch(Program& program);
 void add_lab(Program& program);
 void add_doctor(Program& program);
 void add_plan(Program& program);
+void add_checkpoint(Program& program);
+void add_export(Program& program);
 
 /// The whole program: reads the command line, runs the subcommand, reports errors on stderr. Returns the exit code.
 int run_program(const std::vector<std::string>& arguments);

@@ -31,6 +31,7 @@ Examples:
   co2 train --workers 4 --local-steps 24 --steps 2000
   co2 train --strategy ddp --out runs/ddp               the synchronous baseline
   co2 train --config run.toml --learning-rate 2e-3
+  co2 train --resume runs/ddp                           after a stop, a crash, or on the next day
   torchrun --nproc-per-node 2 --no-python co2 train)";
 
 /// What can be trained, and in which sizes: from the tasks themselves.
@@ -48,7 +49,9 @@ std::string tasks_text() {
 struct TrainFlags {
   std::vector<Setting> settings;  // in the order of the command line
   std::optional<std::string> config_file;
-  std::string worker_out;  // set when `co2 train` itself started this process
+  std::optional<std::string> resume;
+  std::string worker_out;      // set when `co2 train` itself started this process
+  bool worker_resume = false;  // the same
   bool print_config = false;
   bool json = false;
 };
@@ -62,6 +65,7 @@ int start_workers(const train::TrainConfig& config, bool json) {
                      "--worker-out",
                      config.out};
   if (json) options.command.emplace_back("--json");
+  if (config.resume) options.command.emplace_back("--worker-resume");
   options.workers = config.workers;
   if (!config.cluster.host.empty()) options.host = config.cluster.host;
   options.port = config.cluster.port;
@@ -70,13 +74,28 @@ int start_workers(const train::TrainConfig& config, bool json) {
   return processes::run_worker_group(options);
 }
 
+/// Those that a run was started with.
+std::vector<Setting> settings_of_run(const TrainFlags& flags) {
+  const std::filesystem::path config = std::filesystem::path(*flags.resume) / "config.json";
+  if (flags.config_file) throw OptionError("--resume has a configuration already, that of its run: leave out --config");
+  if (given(flags.settings, "out")) throw OptionError("--resume goes on in the run's own folder: leave out --out");
+  if (flags.resume->empty() || !std::filesystem::exists(config)) {
+    throw DataError(fmt::format("--resume '{}': there is no run in it, for {} is missing", *flags.resume,
+                                config.string()));
+  }
+  return read_config_file(config);
+}
+
 int run_train(const TrainFlags& flags) {
   train::TrainConfig config;
   std::vector<Setting> settings;
   if (flags.config_file == "") throw OptionError("--config is empty: name a TOML or JSON file");
+  if (flags.resume) settings = settings_of_run(flags);
   if (flags.config_file) settings = read_config_file(*flags.config_file);
   settings.insert(settings.end(), flags.settings.begin(), flags.settings.end());
   apply_all(config, settings);
+  config.resume = flags.resume || flags.worker_resume;
+  if (flags.resume) config.out = *flags.resume;
   check(config);
   config = train::with_rate(config);
   train::task_type(config.task).check_data(config);
@@ -90,7 +109,8 @@ int run_train(const TrainFlags& flags) {
   const std::string config_text = complete.dump(2) + "\n";
   if (!placement && config.workers > 1) {
     if (config.out.empty()) config.out = train::claim_default_folder(config);
-    train::begin_run_folder(config.out, config_text);
+    config.resume ? train::resume_run_folder(config.out, config_text)
+                  : train::begin_run_folder(config.out, config_text);
     return start_workers(config, flags.json);
   }
   if (flags.worker_out.empty()) return run_train_worker(config, flags.json, config_text);
@@ -109,9 +129,14 @@ void add_train(Program& program) {
          "--config", [flags](const std::string& path) { flags->config_file = path; },
          "TOML or JSON file with options; flags win over it")
       ->option_text("FILE");
+  sub->add_option_function<std::string>(
+         "--resume", [flags](const std::string& run) { flags->resume = run; },
+         "Go on with the run in this folder, after its newest checkpoint; flags win over what it was started with")
+      ->option_text("RUN");
   sub->add_flag("--print-config", flags->print_config, "Print all options as JSON, which --config accepts, and end");
   sub->add_flag("--json", flags->json, "At the end print the summary as JSON on stdout, instead of a table");
   sub->add_option("--worker-out", flags->worker_out)->group("");  // hidden: for the workers that we start
+  sub->add_flag("--worker-resume", flags->worker_resume)->group("");
   for (const TrainOption& option : all_train_options()) add_train_flag(*sub, option, flags->settings);
   sub->final_callback([&program, flags] {
     program.chosen = [&program, flags] {

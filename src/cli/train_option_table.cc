@@ -79,7 +79,7 @@ OptionList optimizer_options() {
   options.push_back(option::number("learning-rate", 0, Highest::kLearningRate, option::Ends::kBoth,
                                    "Its highest rate, as for ddp; 0: the model's own", CO2_FIELD(learning_rate)));
   options.push_back(option::number("rate-factor", 0, Highest::kRateFactor, option::Ends::kBoth,
-                                   "Times that rate on every worker, after the first tenth of the run; 0: the square "
+                                   "Times that rate on every worker; 0: the square "
                                    "root of their number where short rounds average Adam's steps, otherwise 1",
                                    CO2_FIELD(rate_factor)));
   options.push_back(option::number("weight-decay", 0, Highest::kWeightDecay, option::Ends::kBoth, "Weight decay",
@@ -108,9 +108,19 @@ OptionList run_options() {
   options.push_back(
       option::whole("seed", 0, std::numeric_limits<std::int64_t>::max(), "Seed of everything random", CO2_FIELD(seed)));
   options.push_back(option::text("out",
-                                 "Folder for the results; files of an earlier run in it are replaced "
+                                 "Folder for the results, without an earlier run in it "
                                  "(default: runs/<task>-<model>-<strategy>-<time>)",
                                  CO2_FIELD(out)));
+  options.push_back(option::text("init-from",
+                                 "Folder with weights to begin with, from co2 export, a run's model, or Hugging Face",
+                                 CO2_FIELD(init_from)));
+  options.push_back(option::text("checkpoint-every",
+                                 "Steps (500), or time (90s, 10m, 1.5h), between two checkpoints; one is also made "
+                                 "when the run is stopped; 0: none at all",
+                                 CO2_FIELD(checkpoint_every)));
+  options.back().in_lab = "0";
+  options.push_back(
+      option::whole("keep", 1, Highest::kKeep, "Checkpoints that are kept, the newest ones", CO2_FIELD(keep)));
   return in_group("Run", std::move(options));
 }
 

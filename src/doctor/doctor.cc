@@ -18,7 +18,7 @@
 #include "island/memory_plan.h"
 #include "options/recipe.h"
 #include "outer/wire_dtype.h"
-#include "train/group.h"
+#include "cluster/group.h"
 #include "train/option.h"
 #include "train/task_type.h"
 
@@ -51,7 +51,7 @@ class Doctor {
   int run() {
     if (cluster_.size() > 1 && !ports_are_open()) return kFailed;
     say("comparing the workers");
-    group_ = std::make_unique<train::Group>(cluster_.communicator("doctor"));
+    group_ = std::make_unique<Group>(cluster_.communicator("doctor"));
     check_same_options();
     report_.workers = gather();
     report_.checks = {check_room(report_.workers, least_memory(report_.parameters))};
@@ -187,7 +187,7 @@ class Doctor {
   const bool json_;
   WorkerFacts mine_;
   std::vector<std::string> sizes_;  // flags of the task that decide how much a worker holds
-  std::unique_ptr<train::Group> group_;
+  std::unique_ptr<Group> group_;
   std::vector<Unreachable> unreachable_;
   Report report_;
 };

@@ -45,7 +45,7 @@ StepTimes time_steps(const Step& step) {
 
 }  // namespace
 
-Computation measure_steps(const train::TrainConfig& config, int rank, int size, train::Group& group) {
+Computation measure_steps(const train::TrainConfig& config, int rank, int size, Group& group) {
   const train::TaskType& type = train::task_type(config.task);
   std::unique_ptr<train::Task> task;
   std::unique_ptr<torch::optim::Optimizer> optimizer;

@@ -5,7 +5,7 @@
 
 #include "doctor/facts.h"
 #include "train/config.h"
-#include "train/group.h"
+#include "cluster/group.h"
 
 namespace co2::doctor {
 
@@ -20,6 +20,6 @@ struct Computation {
 
 /// Takes steps for about three seconds, at least one after the first; all workers at the same time, as in training.
 /// A collective. Throws DataError on all workers if one can't make its model.
-Computation measure_steps(const train::TrainConfig& config, int rank, int size, train::Group& group);
+Computation measure_steps(const train::TrainConfig& config, int rank, int size, Group& group);
 
 }  // namespace co2::doctor

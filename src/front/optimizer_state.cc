@@ -16,6 +16,7 @@
 #include <typeinfo>
 #include <utility>
 
+#include "sync/named_stretches.h"
 #include "sync/visiting.h"
 #include "trace/bytes.h"
 
@@ -115,8 +116,7 @@ std::unique_ptr<torch::optim::OptimizerParamState> fresh_state(const torch::opti
 
 std::string name_of(const TrainedTensor::Piece& piece, const std::vector<Parameter>& parameters) {
   const Parameter& parameter = parameters[piece.parameter];
-  if (piece.size == parameter.tensor.numel()) return parameter.name;
-  return fmt::format("{}[{}:{}]", parameter.name, piece.begin, piece.begin + piece.size);
+  return stretch_name(parameter.name, {piece.begin, piece.begin + piece.size}, parameter.tensor.numel());
 }
 
 }  // namespace

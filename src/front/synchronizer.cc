@@ -50,10 +50,7 @@ class Synchronizer::Impl {
     return update;
   }
 
-  void visit(StateVisitor& visitor) {
-    core_.visit(visitor);
-    visit_inner_state(visitor, optimizer_, parameters_, core_.trained());
-  }
+  void visit_inner(StateVisitor& visitor) { visit_inner_state(visitor, optimizer_, parameters_, core_.trained()); }
 
   MemoryUse memory() const {
     MemoryUse use = core_.memory();
@@ -132,7 +129,13 @@ double Synchronizer::clip_gradients(double max_norm) { return impl_->core_.clip_
 void Synchronizer::finish() { impl_->core_.finish(); }
 void Synchronizer::with_consensus(const std::function<void()>& body) { impl_->core_.with_consensus(body); }
 void Synchronizer::restart_clock() { impl_->core_.restart_clock(); }
-void Synchronizer::visit(StateVisitor& visitor) { impl_->visit(visitor); }
+void Synchronizer::visit(StateVisitor& visitor) {
+  impl_->core_.visit(visitor, [this](StateVisitor& to) { impl_->visit_inner(to); });
+}
+void Synchronizer::settle() { impl_->core_.settle(); }
+void Synchronizer::snapshot(std::shared_ptr<StateVisitor> visitor, std::function<void(bool)> over) {
+  impl_->core_.snapshot(std::move(visitor), std::move(over), [this](StateVisitor& to) { impl_->visit_inner(to); });
+}
 std::int64_t Synchronizer::steps() const { return impl_->core_.steps(); }
 std::int64_t Synchronizer::rounds() const { return impl_->core_.rounds(); }
 const Options& Synchronizer::options() const { return impl_->core_.options(); }

@@ -132,11 +132,12 @@ void check_meaning(const Options& o, const Recipe& r) {
     refuse("checksum", o.checksum);
     return;
   }
-  if (in_blocks(r.wire) && r.restart == Restart::kPaper) {
+  const bool keeps_nothing = r.restart == Restart::kPaper || (r.restart == Restart::kMix && r.mix == 0);
+  if (in_blocks(r.wire) && keeps_nothing) {
     throw OptionError(fmt::format(
-        "wire = {} is not allowed with restart 'paper', which would throw away what rounding leaves behind: use wire = "
+        "wire = {} is not allowed with restart '{}'{}, which would throw away what rounding leaves behind: use wire = "
         "bfloat16 or plain, or restart 'keep', as strategy 'co2' does",
-        name(o.wire)));
+        name(o.wire), name(r.restart), r.restart == Restart::kMix ? " and mix = 0" : ""));
   }
   if (o.checksum && !in_blocks(r.wire)) {
     throw OptionError(fmt::format(

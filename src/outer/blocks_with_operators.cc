@@ -69,22 +69,10 @@ at::Tensor padded_rows(const at::Tensor& values, std::int64_t count) {
 
 }  // namespace
 
-Wired Wired::narrow(std::int64_t begin, std::int64_t size) const {
-  if (!in_blocks(wire)) return data.narrow(0, begin, size);
-  TORCH_CHECK(begin >= 0 && size >= 0 && begin + size <= numel, "outer pass: no elements ", begin, "..", begin + size,
-              " in a sum of ", numel);
-  const std::int64_t from = (first + begin) / kBlock;
-  Wired result(at::Tensor(), wire, size);
-  result.first = (first + begin) % kBlock;
-  const std::int64_t bytes = block_bytes(wire);
-  result.data = data.narrow(0, from * bytes, blocks_for(result.first + size) * bytes);
-  return result;
-}
-
 at::Tensor decode(const Wired& values, at::ScalarType dtype) {
   if (!in_blocks(values.wire)) return values.data;
   const at::NoGradGuard no_grad;
-  return rows_of(values.data, values.wire).view({-1}).narrow(0, values.first, values.numel).to(dtype);
+  return rows_of(values.data, values.wire).view({-1}).narrow(0, 0, values.numel).to(dtype);
 }
 
 namespace with_operators {

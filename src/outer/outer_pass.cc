@@ -35,13 +35,11 @@ void check_blocks(const at::Tensor& blocks, const char* name, Wire wire, std::in
               device, " are expected");
 }
 
-void check(const Wired& values, const char* name, const at::Tensor& like, bool may_begin_in_block = false) {
+void check(const Wired& values, const char* name, const at::Tensor& like) {
   if (!in_blocks(values.wire)) return check(values.data, name, like, /*may_be_bfloat16=*/true);
   TORCH_CHECK(values.numel == like.numel(), "outer pass: ", name, " has ", values.numel, " elements, the others have ",
               like.numel());
-  TORCH_CHECK(values.first >= 0 && values.first < (may_begin_in_block ? kBlock : 1), "outer pass: ", name,
-              " begins at element ", values.first, " of a block");
-  check_blocks(values.data, name, values.wire, blocks_for(values.first + values.numel), like.device());
+  check_blocks(values.data, name, values.wire, blocks_for(values.numel), like.device());
 }
 
 bool can_fuse(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.scalar_type() == at::kFloat; }
@@ -58,16 +56,6 @@ auto with_wire(const Wired& wired, const Body& body) {
   }
   if (wired.data.scalar_type() == at::kBFloat16) return body(static_cast<Bfloat16*>(data));
   return body(static_cast<float*>(data));
-}
-
-float value_of(const float* values, std::int64_t i) { return values[i]; }
-float value_of(const Bfloat16* values, std::int64_t i) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(values[i]) << 16);
-}
-template <int kBits>
-float value_of(const Block<kBits>* blocks, std::int64_t i) {
-  const Block<kBits>& block = blocks[i / kBlock];
-  return scale_of(block) * static_cast<float>(code_of(block, i % kBlock));
 }
 
 /// A scalar in the precision of the arrays. LibTorch's operators refuse one that overflows, and so do we.
@@ -184,7 +172,7 @@ ApplyNorms apply(const Wired& sum, const at::Tensor& momentum, const at::Tensor&
 
 double squared_norm(const Wired& values) {
   if (in_blocks(values.wire)) {
-    TORCH_CHECK(values.data.defined() && values.first == 0, "outer pass: tensor does not begin with a block");
+    TORCH_CHECK(values.data.defined(), "outer pass: tensor is undefined");
     check_blocks(values.data, "tensor", values.wire, blocks_for(values.numel), values.data.device());
     if (!values.data.is_cpu()) return with_operators::squared_norm(values);
   } else {
@@ -196,22 +184,48 @@ double squared_norm(const Wired& values) {
                    [&](const auto* data) { return fused::squared_norm(fused::best_kernel(), data, values.numel); });
 }
 
-void rest_if_rounding(const Wired& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
-                      double rate) {
-  check(momentum, "momentum", momentum);
-  check(consensus, "consensus", momentum);
-  check(sum, "sum", momentum, /*may_begin_in_block=*/true);
-  if (!can_fuse(momentum)) return with_operators::rest_if_rounding(sum, scale, consensus, momentum, rate);
-  const bool rests = with_wire(sum, [&](const auto* progress) {
-    const float* x = consensus.const_data_ptr<float>();
-    const float* m = momentum.const_data_ptr<float>();
-    for (std::int64_t i = 0; i < momentum.numel(); ++i) {
-      const double limit = (std::abs(double{x[i]}) + std::abs(double{m[i]}) * rate) * kRounding;
-      if (!(std::abs(double{value_of(progress, sum.first + i)}) * scale <= limit)) return false;
+bool is_rounding(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& momentum, double rate) {
+  check(momentum, "momentum", consensus);
+  check(live, "live", consensus);
+  if (!consensus.is_cpu()) return false;
+  if (!can_fuse(consensus)) return with_operators::is_rounding(consensus, live, momentum, rate);
+  const auto* x = consensus.const_data_ptr<float>();
+  const auto* y = live.const_data_ptr<float>();
+  const auto* m = momentum.const_data_ptr<float>();
+  for (std::int64_t i = 0; i < consensus.numel(); ++i) {
+    const double limit = (std::abs(double{x[i]}) + std::abs(double{m[i]}) * rate) * kRounding;
+    if (!(std::abs(double{x[i]} - double{y[i]}) <= limit)) return false;
+  }
+  return true;
+}
+
+LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& sent) {
+  check(live, "live", consensus);
+  check(sent, "sent", consensus);
+  if (!can_fuse(consensus)) return with_operators::left_behind(consensus, live, sent);
+  const auto* x = consensus.const_data_ptr<float>();
+  const auto* y = live.const_data_ptr<float>();
+  const auto* s = sent.const_data_ptr<float>();
+  // Rows, so that float32 is enough inside of one, and the compiler may use vectors.
+  constexpr std::int64_t kRow = 256;
+  LeftBehind result;
+  for (std::int64_t row = 0; row < consensus.numel(); row += kRow) {
+    const std::int64_t end = std::min(row + kRow, consensus.numel());
+    constexpr std::int64_t kLanes = 8;
+    float progress[kLanes] = {};
+    float left[kLanes] = {};
+    for (std::int64_t i = row; i < end; ++i) {
+      const float d = x[i] - y[i];
+      const float rest = d - s[i];
+      progress[i % kLanes] += d * d;
+      left[i % kLanes] += rest * rest;
     }
-    return true;
-  });
-  if (rests) momentum.zero_();
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      result.progress += double{progress[lane]};
+      result.left += double{left[lane]};
+    }
+  }
+  return result;
 }
 
 double next_momentum_squared_norm(const Wired& sum, const at::Tensor& momentum, const Move& move) {

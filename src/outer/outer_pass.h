@@ -67,20 +67,26 @@ struct Move {
 ///     move      = rate * (nesterov ? g + β momentum : momentum)
 ///     consensus = consensus - move
 ///     live      = consensus | live + sent - move | (1-ρ) consensus + ρ live
-/// `sum` must begin with a block, if it is in blocks. `momentum` may be undefined if β is 0 and nobody asks for
+/// `momentum` may be undefined if β is 0 and nobody asks for
 /// Nesterov or a clip by value: then it is taken for 0 and not kept. `sent` is only read by Restart::kKeep. Of the
 /// norms, that of the move is only there if `want_norm`, and those of the clip if one by value is on.
 ApplyNorms apply(const Wired& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
                  const at::Tensor& live, const Move& move, bool want_norm);
 
-/// Squared 2-norm, in a fixed order of summation. Blocks: from the beginning of one.
+/// Squared 2-norm, in a fixed order of summation.
 double squared_norm(const Wired& values);
 
-/// Drops the momentum of a parameter that nobody trains: no element of scale * sum is more than what rounding leaves of
-/// the consensus and of a move by rate * momentum, 2^-20 of them. Quick if one of the first is. (On a device nothing is
-/// looked at from here.) `sum` may begin anywhere in a block.
-void rest_if_rounding(const Wired& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
-                      double rate);
+/// Whether no element of consensus - live is more than what rounding leaves of the consensus and of a move by
+/// rate * momentum, 2^-20 of them: nobody has trained it here. Quick if one of the first is more. (On a device, at
+/// which nothing is looked at from here, never.)
+bool is_rounding(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& momentum, double rate);
+
+/// Squared 2-norms of progress, and of what is left of it when `sent` has been sent.
+struct LeftBehind {
+  double progress = 0;
+  double left = 0;
+};
+LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& sent);
 
 /// Squared 2-norm of β momentum + progress_scale * sum, the momentum as it would be before clipping. `sum` and
 /// `momentum` as in apply.
@@ -97,8 +103,8 @@ std::int64_t add_up(const std::vector<at::Tensor>& parts, Wire wire, double tota
 ApplyNorms apply(const Wired& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
                  const at::Tensor& live, const Move& move, bool want_norm);
 double squared_norm(const Wired& values);
-void rest_if_rounding(const Wired& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
-                      double rate);
+bool is_rounding(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& momentum, double rate);
+LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& sent);
 double next_momentum_squared_norm(const Wired& sum, const at::Tensor& momentum, const Move& move);
 }  // namespace with_operators
 

@@ -21,10 +21,6 @@ struct Wired {
   at::Tensor data;
   Wire wire = Wire::kPlain;  ///< or one of blocks. Other numbers have the dtype that they have
   std::int64_t numel;
-  std::int64_t first = 0;  ///< where the first number is in the first block
-
-  /// Some of the numbers, without a copy.
-  Wired narrow(std::int64_t begin, std::int64_t size) const;
 };
 
 /// The numbers in a floating dtype; blocks become float32 unless another one is asked for, others stay as they are.

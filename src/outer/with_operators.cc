@@ -65,17 +65,17 @@ double squared_norm(const Wired& values) {
   return (of_rows(rows) + of_rows(rest)).item<double>();
 }
 
-void rest_if_rounding(const Wired& sum, double scale, const at::Tensor& consensus, const at::Tensor& momentum,
-                      double rate) {
+bool is_rounding(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& momentum, double rate) {
   const at::NoGradGuard no_grad;
-  const auto wide = momentum.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const auto magnitude = [&](const at::Tensor& tensor) {
-    const at::Tensor values = tensor.to(wide);
-    return at::maximum(values, values.neg());
-  };
-  const at::Tensor limit = magnitude(momentum).mul_(rate).add_(magnitude(consensus)).mul_(kRounding);
-  const at::Tensor progress = magnitude(decode(sum)).mul_(scale);
-  momentum.masked_fill_(progress.le(limit).all(), 0);
+  const auto wide = consensus.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor limit = momentum.to(wide).abs().mul_(rate).add_(consensus.to(wide).abs()).mul_(kRounding);
+  return at::sub(consensus.to(wide), live.to(wide)).abs_().le(limit).all().item<bool>();
+}
+
+LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& sent) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor progress = at::sub(consensus, live);
+  return {squared_norm(progress), squared_norm(progress.sub(sent))};
 }
 
 double next_momentum_squared_norm(const Wired& sum, const at::Tensor& momentum, const Move& move) {

@@ -13,7 +13,7 @@ namespace co2::processes {
 SignalQueue::SignalQueue() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP}) {
     // The queue would get a blocked signal even if it is ignored, as nohup does with SIGHUP.
     struct sigaction current {};
     if (sigaction(signal, nullptr, &current) == 0 && current.sa_handler != SIG_IGN) sigaddset(&set, signal);

@@ -9,7 +9,7 @@ namespace co2::processes {
 
 namespace {
 
-constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 // A signal handler can reach nothing but globals: this is the one place that has some.
 std::atomic<bool> requested_flag{false};

@@ -42,6 +42,7 @@ void BufferAverage::launch(std::int64_t round) {
 void BufferAverage::apply() {
   if (!in_flight_) return;
   wait_for_transfer(works_, bytes_, round_, -1, trace_);
+  later_.show();
   const at::NoGradGuard no_grad;
   payload_.div_(communicator_->size()).sub_(sent_);
   std::int64_t offset = 0;
@@ -61,15 +62,20 @@ void BufferAverage::abandon() noexcept {
   in_flight_ = false;
 }
 
-void BufferAverage::visit(StateVisitor& visitor, const std::string& name) {
-  if (buffers_.empty()) return;
-  if (visitor.reads()) abandon();
+void BufferAverage::settle() {
   for (const WorkPtr& work : works_) wait_in_round(*work, round_);
+  later_.show();
+}
+
+void BufferAverage::visit(Walk& walk, const std::string& name) {
+  if (buffers_.empty()) return;
+  StateVisitor& visitor = walk.visitor();
+  if (walk.reads()) abandon();
   co2::visit(visitor, name + "/in_flight", in_flight_);
   if (!in_flight_) return;
   visitor.number(name + "/round", round_);
   visitor.tensor(name + "/sent", sent_);
-  visitor.tensor(name + "/sum", payload_);
+  walk.arriving(works_, round_, later_, [=, this](StateVisitor& to) { to.tensor(name + "/sum", payload_); });
 }
 
 }  // namespace co2

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "sync/walk.h"
+
 namespace co2 {
 
 /// Averages a model's floating-point buffers (batch-norm statistics) over the workers, in the background.
@@ -25,8 +27,10 @@ class BufferAverage {
   /// Throws CommError if what is under way has failed already. Never blocks.
   void check();
   void abandon() noexcept;
-  /// Shows what is in flight, which is waited for; the buffers themselves are the model's.
-  void visit(StateVisitor& visitor, const std::string& name);
+  /// Waits for what is in flight, and shows it to whoever waits for it.
+  void settle();
+  /// Shows what is in flight; the buffers themselves are the model's.
+  void visit(Walk& walk, const std::string& name);
 
  private:
   std::shared_ptr<Communicator> communicator_;
@@ -38,6 +42,7 @@ class BufferAverage {
   std::vector<WorkPtr> works_;  // none: what is in flight is here
   std::int64_t bytes_ = 0;
   std::int64_t round_ = 0;
+  Walk::Later later_;
 };
 
 }  // namespace co2

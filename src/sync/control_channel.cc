@@ -1,10 +1,12 @@
 #include "sync/control_channel.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
 #include "comm/transfer.h"
+#include "sync/visiting.h"
 
 namespace co2 {
 
@@ -24,10 +26,29 @@ std::optional<std::vector<double>> ControlChannel::step(const std::vector<double
   for (std::size_t i = 0; i < mine.size(); ++i) collected_[i] += mine[i];
   if (++steps_ % period_ != 0) return std::nullopt;
   auto sums = drain();
-  std::copy(collected_.begin(), collected_.end(), payload_.data_ptr<double>());
+  given_ = collected_;
   std::fill(collected_.begin(), collected_.end(), 0.0);
-  work_ = communicator_->all_reduce(payload_, ReduceOp::kSum);
+  launch();
   return sums;
+}
+
+void ControlChannel::launch() {
+  std::copy(given_.begin(), given_.end(), payload_.data_ptr<double>());
+  work_ = communicator_->all_reduce(payload_, ReduceOp::kSum);
+}
+
+void ControlChannel::visit(StateVisitor& visitor, const std::string& name) {
+  bool in_flight = work_ != nullptr;
+  co2::visit(visitor, name + "/in_flight", in_flight);
+  visit_counter(visitor, name + "/steps", steps_);
+  given_.resize(collected_.size());
+  for (std::size_t i = 0; i < collected_.size(); ++i) {
+    visitor.number(fmt::format("{}/collected/{}", name, i), collected_[i]);
+    visitor.number(fmt::format("{}/given/{}", name, i), given_[i]);
+  }
+  if (!visitor.reads()) return;
+  drain();
+  if (in_flight) launch();
 }
 
 std::optional<std::vector<double>> ControlChannel::drain() {

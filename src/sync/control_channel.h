@@ -1,9 +1,12 @@
 #pragma once
 
 #include <co2/communicator.h>
+#include <co2/state.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace co2 {
@@ -21,14 +24,21 @@ class ControlChannel {
   /// period when they are due; blocks only if they are still on the wire a whole period after their launch.
   std::optional<std::vector<double>> step(const std::vector<double>& mine);
 
+  /// Shows what this worker has collected, and what it has given to sums that are in flight: whoever reads it gives it
+  /// once more, so that nobody waits when it is written. Reading is collective.
+  void visit(StateVisitor& visitor, const std::string& name);
+
   /// The sums still in flight, if any.
   std::optional<std::vector<double>> drain();
 
  private:
+  void launch();
+
   std::shared_ptr<Communicator> communicator_;
   const int period_;
-  int steps_ = 0;
+  std::int64_t steps_ = 0;
   std::vector<double> collected_;
+  std::vector<double> given_;  // to what is in flight
   at::Tensor payload_;
   WorkPtr work_;
 };

@@ -21,9 +21,12 @@
 #include "island/same_parameters.h"
 #include "outer/wire_dtype.h"
 #include "sync/buffer_average.h"
+#include "sync/named_stretches.h"
+#include "sync/once_per_island.h"
 #include "sync/progress_exchange.h"
 #include "sync/same_everywhere.h"
 #include "sync/visiting.h"
+#include "sync/walk.h"
 
 namespace co2 {
 
@@ -39,7 +42,7 @@ class Core::Impl {
   void finish();
   void with_consensus(const std::function<void()>& body);
   void restart_clock() { last_return_ = Clock::now(); }
-  void visit(StateVisitor& visitor);
+  void visit(Walk& walk, const std::function<void(StateVisitor&)>& inner);
   /// What changes the model, or waits for the others, is not for the body of with_consensus().
   template <typename Call>
   decltype(auto) outside(const char* function, const Call& call) {
@@ -69,11 +72,13 @@ class Core::Impl {
   Island island_;
   FlatParameters flat_;
   Shard shard_;
+  NamedStretches names_;
   // A step: backward's gradients reach the inner optimizer, it changes live parameters, the exchange between islands
   // changes them again, and forward gets to see that.
   std::unique_ptr<ForwardParameters> parameters_;
   std::unique_ptr<Gradients> gradients_;
   std::unique_ptr<ProgressExchange> exchange_;  // null for `none` and `ddp`
+  std::unique_ptr<BufferAverage> buffers_;
 
  private:
   /// What is under way between begin_step() and end_step().
@@ -88,10 +93,8 @@ class Core::Impl {
   void check_samples(double samples) const;
   void check_rates(const std::vector<double>& rates) const;
   void check_fits(StateVisitor& visitor) const;
-  void visit_flat(StateVisitor& visitor, const std::string& name, const at::Tensor& buffer) const;
 
   const std::size_t groups_;
-  std::unique_ptr<BufferAverage> buffers_;
   std::vector<double> rates_;  // the inner rate in force, per parameter group
   std::int64_t votes_ = 0;     // that workers who share gradients have held
   std::optional<Step> step_;
@@ -144,6 +147,7 @@ Core::Impl::Impl(const Cluster& cluster, TrainedModel model, const Options& opti
       island_(cluster, recipe_.island_size, communicator_),
       flat_(model_.parameters, layout_for(recipe_, model_)),
       shard_(flat_, flat_.parts() == 1 ? 0 : island_.rank()),
+      names_(flat_, shard_, model_),
       groups_(groups_of(model_)),
       rates_(groups_, 1.0) {
   check_device();
@@ -156,8 +160,8 @@ Core::Impl::Impl(const Cluster& cluster, TrainedModel model, const Options& opti
   if (with) buffers_ = std::make_unique<BufferAverage>(with, model_.buffers, trace_);
   if (recipe_.exchange == Recipe::Exchange::kProgress) {
     auto wire = make_wire(recipe_, island_, live(), shard_.numel());
-    exchange_ = std::make_unique<ProgressExchange>(control_, cluster.local_size(), island_, flat_, shard_, live(),
-                                                   groups_, recipe_, std::move(wire), trace_);
+    exchange_ = std::make_unique<ProgressExchange>(control_, cluster.local_size(), island_, flat_, shard_, names_,
+                                                   live(), groups_, recipe_, std::move(wire), trace_);
   }
 }
 
@@ -320,27 +324,6 @@ void Core::Impl::with_consensus(const std::function<void()>& body) {
   restart_clock();
 }
 
-/// A buffer with the layout of the flat parameters or of the shard, by the names of the parameters that it has elements
-/// of: "weight", or "weight[10:20]" if not all of them are there.
-void Core::Impl::visit_flat(StateVisitor& visitor, const std::string& name, const at::Tensor& buffer) const {
-  const bool whole = buffer.numel() == flat_.numel();
-  for (std::size_t i = 0; i < flat_.parameters().size(); ++i) {
-    const Range where = flat_.where(i);
-    const std::string& parameter = model_.parameters[flat_.given(i)].name;
-    if (whole) {
-      visitor.tensor(name + "/" + parameter, buffer.narrow(0, where.begin, where.size()));
-      continue;
-    }
-    for (const Shard::Segment& segment : shard_.segments()) {
-      const Range common{std::max(where.begin, segment.flat.begin), std::min(where.end, segment.flat.end)};
-      if (common.size() <= 0) continue;
-      const std::int64_t at = common.begin - segment.flat.begin + segment.local.begin;
-      visitor.tensor(fmt::format("{}/{}[{}:{}]", name, parameter, common.begin - where.begin, common.end - where.begin),
-                     buffer.narrow(0, at, common.size()));
-    }
-  }
-}
-
 /// Names and sizes alone do not tell whether a state is of this run: of another strategy or wire it may have the same.
 void Core::Impl::check_fits(StateVisitor& visitor) const {
   const auto same = [&](const char* name, std::int64_t mine, const char* what) {
@@ -357,27 +340,26 @@ void Core::Impl::check_fits(StateVisitor& visitor) const {
        "another model, kind of optimizer, or other options (strategy, local_steps, wire, island_size, zero, ...)");
 }
 
-void Core::Impl::visit(StateVisitor& visitor) {
+void Core::Impl::visit(Walk& walk, const std::function<void(StateVisitor&)>& inner) {
   check_no_step("visit");
   const at::NoGradGuard no_grad;
   flat_.check_in_place();
   parameters_->settle();
-  if (exchange_) exchange_->settle();
+  StateVisitor& visitor = walk.visitor();
   check_fits(visitor);
   visit_counter(visitor, "steps", steps_);
   visit_counter(visitor, "votes", votes_);
-  visit_flat(visitor, "live", live());
+  // Whoever has whole parameters in an island has the same as the others there.
+  OncePerIsland once(visitor, island_);
+  const bool whole = island_.inside() && live().numel() == flat_.numel();
+  names_.visit(whole ? static_cast<StateVisitor&>(once) : visitor, "live", live());
+  if (inner) inner(whole && recipe_.zero == 0 ? static_cast<StateVisitor&>(once) : visitor);
   for (const auto& [name, buffer] : model_.buffers) {
     if (buffer.defined()) visitor.tensor("buffers/" + name, buffer);
   }
-  if (buffers_) buffers_->visit(visitor, "buffer_average");
-  if (exchange_) {
-    visit_flat(visitor, "consensus", exchange_->consensus());
-    visit_flat(visitor, "momentum", exchange_->momentum());
-    if (const at::Tensor rest = exchange_->rest(); rest.defined()) visit_flat(visitor, "rest", rest);
-    exchange_->visit(visitor, "exchange");
-  }
-  if (visitor.reads()) parameters_->changed({{0, shard_.numel()}}, round_now());
+  if (buffers_) buffers_->visit(walk, "buffer_average");
+  if (exchange_) exchange_->visit(walk, "exchange");
+  if (walk.reads()) parameters_->changed({{0, shard_.numel()}}, round_now());
   restart_clock();
 }
 
@@ -444,16 +426,26 @@ void Core::restart_clock() { impl_->restart_clock(); }
 void Core::settle() {
   impl_->outside("settle", [&] {
     if (impl_->exchange_) impl_->exchange_->settle();
+    if (impl_->buffers_) impl_->buffers_->settle();
   });
 }
-void Core::visit(StateVisitor& visitor) {
+void Core::visit(StateVisitor& visitor, const std::function<void(StateVisitor&)>& inner) {
   impl_->outside("visit", [&] {
     try {
-      impl_->visit(visitor);
+      Walk walk(visitor);
+      impl_->visit(walk, inner);
     } catch (...) {
       if (visitor.reads()) impl_->failure_.remember();  // it is neither the one run nor the other now
       throw;
     }
+  });
+}
+void Core::snapshot(std::shared_ptr<StateVisitor> visitor, std::function<void(bool)> over,
+                    const std::function<void(StateVisitor&)>& inner) {
+  if (visitor->reads()) throw OptionError("snapshot() is for a visitor that writes: use visit() to read");
+  impl_->outside("snapshot", [&] {
+    const auto walk = Walk::without_waiting(std::move(visitor), std::move(over));
+    walk->guard([&] { impl_->visit(*walk, inner); });
   });
 }
 std::int64_t Core::steps() const { return impl_->steps_; }

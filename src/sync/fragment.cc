@@ -8,6 +8,7 @@
 
 #include "comm/transfer.h"
 #include "flat/cut.h"
+#include "options/wires.h"
 #include "outer/outer_pass.h"
 #include "sync/visiting.h"
 
@@ -82,6 +83,7 @@ void Fragment::inherit(const Fragment& old, double share) {
 }
 
 void Fragment::launch(const Launch& launch) {
+  show_what_arrives();
   InFlight exchange;
   exchange.message = pool_->take();
   exchange.launch = launch;
@@ -100,6 +102,13 @@ void Fragment::launch(const Launch& launch) {
   if (sent.left_out) {
     header.weight = 0;
     ++context_.left_out;
+  }
+  const bool sends = header.weight > 0;
+  if (launch.momentum > 0) header.moved = sends ? moved_here() : std::vector<double>(moved_here().size());
+  if (launch.momentum > 0 && recipe_.rate_units && in_blocks(launch.wire) && exchange.message.sent.defined()) {
+    if (sends) header.rates = rates_of_all(std::move(header.rates), exchange.message.sent);
+  } else {
+    residues_.clear();
   }
   // In units of the rate. Where that was 0 there can only be what an earlier exchange has left behind.
   for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -122,11 +131,12 @@ void Fragment::launch(const Launch& launch) {
 
 /// The sum, and how it is to be applied. Changes nothing but what it learns about usual progress.
 Fragment::Arrived Fragment::arrived(const InFlight& exchange) {
-  const AgreedHeader header = agreed(exchange.header, context_.control.size());
+  const AgreedHeader header = agreed(exchange.header, context_.control.size(), groups());
   require_same_consensus(header, fmt::format("the consensus of fragment {} (round {})", index_, exchange.launch.round));
   Arrived result;
   for (const Part& part : parts_) result.sum.push_back(context_.wire.sum(exchange.message, part.range));
   result.total_weight = header.total_weight;
+  result.moved = header.moved;
   // γ on both sides, so that progress arrives at the scale at which it was made: what the rate is, matters only to what
   // momentum remembers. A rate of zero has no units to speak of: the last positive one stands in for it.
   for (std::size_t g = 0; g < header.rates.size(); ++g) {
@@ -188,6 +198,7 @@ TransferTime Fragment::apply(bool finishing) {
     wait_for_transfer({oldest.header_work}, context_.control.all_reduce_wire_bytes(bytes_of(oldest.header)), round,
                       index_, trace);
   }
+  oldest.later.show();
 
   const Clock::time_point begin = Clock::now();
   const Arrived arrived = this->arrived(oldest);
@@ -209,12 +220,12 @@ TransferTime Fragment::apply(bool finishing) {
   // The consensus moves under the feet of an exchange that was launched before this apply.
   const bool want_norm = recipe_.penalty && in_flight_.size() > 1;
   outer::ApplyNorms norms;
+  rest_what_nobody_trains(arrived);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const Part& part = parts_[i];
     const double rate = arrived.rates[part.group];
     move.progress_scale = arrived.scale / rate;
     move.rate = recipe_.outer_rate * rate;
-    if (move.momentum > 0) rest_what_nobody_trains(i, arrived);
     for (const auto& [range, sum] : arrived.sum[i]) {
       const Range in_part{range.begin - part.range.begin, range.end - part.range.begin};
       norms += outer::apply(sum, cut(momentum_, range), cut(consensus_, range), cut(sent, range),
@@ -231,19 +242,59 @@ TransferTime Fragment::apply(bool finishing) {
   return on_the_wire;
 }
 
-/// A parameter of which nobody has made any progress, because it is frozen for a while, must not go on moving by
-/// momentum alone.
-void Fragment::rest_what_nobody_trains(std::size_t index, const Arrived& arrived) const {
-  const Part& part = parts_[index];
-  for (std::size_t i = 0; i < part.parameters.size(); ++i) {
-    const std::int64_t end = i + 1 < part.parameters.size() ? part.parameters[i + 1] : part.range.end;
-    for (const auto& [range, sum] : arrived.sum[index]) {
-      const Range common{std::max(range.begin, part.parameters[i]), std::min(range.end, end)};
-      if (common.size() <= 0) continue;
-      outer::rest_if_rounding(sum.narrow(common.begin - range.begin, common.size()), arrived.scale,
-                              cut(consensus_, common), cut(momentum_, common), arrived.rates[part.group]);
+template <typename Body>
+void Fragment::for_each_parameter(const Body& body) const {
+  for (const Part& part : parts_) {
+    for (std::size_t i = 0; i < part.parameters.size(); ++i) {
+      const std::int64_t end = i + 1 < part.parameters.size() ? part.parameters[i + 1] : part.range.end;
+      body(part, Range{part.parameters[i], end});
     }
   }
+}
+
+/// Of which parameters this worker has made progress. What rounding has left behind is some, too.
+std::vector<double> Fragment::moved_here() const {
+  std::vector<double> moved;
+  for_each_parameter([&](const Part& part, const Range& where) {
+    const Range in_part{where.begin - part.range.begin, where.end - part.range.begin};
+    const double rate = context_.last_rates[part.group];
+    const bool rests = outer::is_rounding(cut(consensus_, where), cut(part.live, in_part), cut(momentum_, where), rate);
+    moved.push_back(rests ? 0 : 1);
+  });
+  return moved;
+}
+
+/// A parameter of which nobody has made any progress, because it is frozen for a while, must not go on moving by
+/// momentum alone.
+void Fragment::rest_what_nobody_trains(const Arrived& arrived) const {
+  if (arrived.moved.empty()) return;  // there is no momentum
+  auto moved = arrived.moved.begin();
+  for_each_parameter([&](const Part&, const Range& where) {
+    if (*moved++ == 0) cut(momentum_, where).zero_();
+  });
+}
+
+/// γ of what is sent: fresh progress, made at `rates`, and what rounding left behind of progress that may have been
+/// made at others. In units of the wrong one, momentum would remember a multiple of it, and make it felt when the rate
+/// rises again. As if the two were at right angles: ‖d‖/γ is what they are together, each in its own unit.
+std::vector<double> Fragment::rates_of_all(std::vector<double> rates, const at::Tensor& sent) {
+  std::vector<outer::LeftBehind> norms(rates.size());
+  for (const Part& part : parts_) {
+    const outer::LeftBehind of_part = outer::left_behind(cut(consensus_, part.range), part.live, cut(sent, part.range));
+    norms[part.group].progress += of_part.progress;
+    norms[part.group].left += of_part.left;
+  }
+  residues_.resize(rates.size());
+  for (std::size_t g = 0; g < rates.size(); ++g) {
+    Residue& residue = residues_[g];
+    const double fresh = std::max(norms[g].progress - residue.squared_norm, 0.0);
+    double in_units = 0;
+    if (rates[g] > 0) in_units += fresh / (rates[g] * rates[g]);
+    if (residue.rate > 0) in_units += residue.squared_norm / (residue.rate * residue.rate);
+    if (in_units > 0) rates[g] = std::sqrt((fresh + residue.squared_norm) / in_units);
+    residue = {norms[g].left, rates[g]};
+  }
+  return rates;
 }
 
 std::vector<Range> Fragment::stretches() const {
@@ -252,20 +303,33 @@ std::vector<Range> Fragment::stretches() const {
   return ranges;
 }
 
-void Fragment::settle() const {
-  for (const InFlight& exchange : in_flight_) {
+void Fragment::settle() {
+  for (InFlight& exchange : in_flight_) {
     for (const WorkPtr& work : exchange.message.works) wait_in_round(*work, exchange.launch.round);
     if (exchange.header_work) wait_in_round(*exchange.header_work, exchange.launch.round);
+    exchange.later.show();
   }
 }
 
-void Fragment::visit(StateVisitor& visitor, const std::string& name) {
+void Fragment::show_what_arrives() {
+  const bool awaited =
+      std::any_of(in_flight_.begin(), in_flight_.end(), [](const InFlight& e) { return !e.later.empty(); });
+  if (awaited) settle();
+}
+
+void Fragment::visit(Walk& walk, const std::string& name, bool with_rest) {
+  StateVisitor& visitor = walk.visitor();
   since_launch_.visit(visitor, name + "/since_launch", context_.last_rates.size());
   usual_.visit(visitor, name + "/usual");
   visit_counter(visitor, name + "/launches", launches_);
+  residues_.resize(visit_count(visitor, name + "/residues", residues_.size(), context_.last_rates.size()));
+  for (std::size_t g = 0; g < residues_.size(); ++g) {
+    visit_amount(visitor, fmt::format("{}/residues/{}/squared_norm", name, g), residues_[g].squared_norm);
+    visit_amount(visitor, fmt::format("{}/residues/{}/rate", name, g), residues_[g].rate);
+  }
   constexpr std::size_t kMost = 1 << 20;  // a round may be delayed by as many steps
   const std::size_t count = visit_count(visitor, name + "/in_flight", in_flight_.size(), kMost);
-  if (visitor.reads()) {
+  if (walk.reads()) {
     for (InFlight& exchange : in_flight_) {
       wait_out(exchange.message.works);
       wait_out({exchange.header_work});
@@ -277,10 +341,9 @@ void Fragment::visit(StateVisitor& visitor, const std::string& name) {
   for (std::size_t i = 0; i < count; ++i) {
     InFlight& exchange = in_flight_[i];
     const std::string prefix = fmt::format("{}/in_flight/{}", name, i);
-    if (visitor.reads()) {  // it is as if the sum had arrived here
+    if (walk.reads()) {  // it is as if the sum had arrived here
       exchange.message = pool_->take();
       exchange.message.bytes = 0;
-      exchange.header = to_sum({.rates = std::vector<double>(recipe_.rate_units ? context_.last_rates.size() : 0)});
     }
     const Range all{0, numel()};
     visit_counter(visitor, prefix + "/round", exchange.launch.round);
@@ -290,10 +353,21 @@ void Fragment::visit(StateVisitor& visitor, const std::string& name) {
     visit_amount(visitor, prefix + "/steps", exchange.steps);
     visit_amount(visitor, prefix + "/moved", exchange.moved);
     if (exchange.launch.momentum >= 1) refuse_damaged(prefix + "/momentum", exchange.launch.momentum);
-    visitor.tensor(prefix + "/header", exchange.header);
-    context_.wire.visit(visitor, prefix + "/sum", exchange.message, stretches());
+    if (walk.reads()) {
+      const std::size_t moved = exchange.launch.momentum > 0 ? moved_here().size() : 0;
+      exchange.header = to_sum({.rates = std::vector<double>(groups()), .moved = std::vector<double>(moved)});
+    }
     if (exchange.message.sent.defined()) visitor.tensor(prefix + "/sent", cut(exchange.message.sent, all));
+    std::vector<WorkPtr> works = exchange.message.works;
+    works.push_back(exchange.header_work);
+    const bool and_rest = with_rest && i + 1 == count;
+    walk.arriving(works, exchange.launch.round, exchange.later, [=, this, &exchange](StateVisitor& to) {
+      to.tensor(prefix + "/header", exchange.header);
+      context_.wire.visit(to, prefix + "/sum", exchange.message, stretches());
+      if (and_rest) context_.visit_rest(to, where_);
+    });
   }
+  if (with_rest && count == 0) context_.visit_rest(visitor, where_);
 }
 
 void Fragment::abandon() noexcept {

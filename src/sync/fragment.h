@@ -16,6 +16,7 @@
 #include "options/recipe.h"
 #include "sync/header.h"
 #include "sync/usual_progress.h"
+#include "sync/walk.h"
 #include "sync/wire_format.h"
 #include "trace/bytes.h"
 
@@ -51,6 +52,8 @@ struct ExchangeContext {
   Communicator& control;                     ///< for headers, to the workers that have the same shard
   std::function<double(double)> island_sum;  ///< adds up what the workers that share a fragment have of a squared norm
   Trace& trace;
+  /// Shows what rounding has left behind in a part of the shard.
+  std::function<void(StateVisitor&, const Range&)> visit_rest;
   std::vector<double> last_rates;  ///< the last positive γ that was agreed on, per parameter group
   Clipping clipping;
   std::int64_t left_out;  ///< exchanges that this worker's progress had no part in, because it was not finite
@@ -114,10 +117,13 @@ class Fragment {
   /// was on the wire. Throws CommError or ConsensusError, and has changed nothing then.
   TransferTime apply(bool finishing = false);
 
-  /// Waits for everything in flight, and applies nothing. Throws CommError.
-  void settle() const;
-  /// Shows what it remembers, and what is in flight, which must have settled.
-  void visit(StateVisitor& visitor, const std::string& name);
+  /// Waits for everything in flight, shows it to whoever waits for it, and applies nothing. Throws CommError.
+  void settle();
+  /// Shows what it remembers and what is in flight; `with_rest`: and what rounding has left behind.
+  void visit(Walk& walk, const std::string& name, bool with_rest);
+  /// The same, if somebody waits for it: a further exchange of these elements would change what rounding has left
+  /// behind.
+  void show_what_arrives();
 
   /// Waits for everything in flight and drops it; never throws.
   void abandon() noexcept;
@@ -128,8 +134,9 @@ class Fragment {
     at::Tensor header;
     WorkPtr header_work;  ///< null: the header is here
     Launch launch;
-    double steps = 0;  ///< that the progress was made in
-    double moved = 0;  ///< how far the consensus has moved since this progress was measured, ‖x_now - x_then‖
+    double steps = 0;   ///< that the progress was made in
+    double moved = 0;   ///< how far the consensus has moved since this progress was measured, ‖x_now - x_then‖
+    Walk::Later later;  ///< what is to be shown of it once it is here
   };
   /// The sum of all workers' progress, and all that it takes to apply it: the same on all of them.
   struct Arrived {
@@ -137,12 +144,23 @@ class Fragment {
     double total_weight = 0;
     std::vector<double> rates;  ///< γ, per parameter group
     double scale = 0;           ///< of the sum: 1 / (Σw Λ), and less if it is a burst
+    std::vector<double> moved;  ///< how many workers have made progress of each parameter
+  };
+  /// What rounding left of a group's progress, and the rate at which that was made.
+  struct Residue {
+    double squared_norm = 0;
+    double rate = 0;
   };
 
   Arrived arrived(const InFlight& exchange);
   double staleness_gap(const InFlight& exchange, const Arrived& arrived) const;
   double momentum_scale(const InFlight& exchange, const Arrived& arrived) const;
-  void rest_what_nobody_trains(std::size_t part, const Arrived& arrived) const;
+  std::vector<double> moved_here() const;
+  std::vector<double> rates_of_all(std::vector<double> rates, const at::Tensor& sent);
+  void rest_what_nobody_trains(const Arrived& arrived) const;
+  std::size_t groups() const { return recipe_.rate_units ? context_.last_rates.size() : 0; }
+  template <typename Body>
+  void for_each_parameter(const Body& body) const;
   std::vector<Range> stretches() const;
   void count_clipped(double share);
 
@@ -155,6 +173,7 @@ class Fragment {
   at::Tensor momentum_;
   std::vector<Part> parts_;
   SinceLaunch since_launch_;
+  std::vector<Residue> residues_;  // per parameter group; only where there is momentum to mind them
   UsualProgress usual_;
   std::int64_t launches_ = 0;
   std::deque<InFlight> in_flight_;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "flat/checksum.h"
 
@@ -15,25 +16,29 @@ enum Place : std::int64_t { kWeight, kSize, kCheck, kSquaredCheck, kRates };
 }  // namespace
 
 at::Tensor to_sum(const Header& header) {
-  at::Tensor numbers = at::empty({kRates + static_cast<std::int64_t>(header.rates.size())}, at::kDouble);
+  const auto count = static_cast<std::int64_t>(header.rates.size() + header.moved.size());
+  at::Tensor numbers = at::empty({kRates + count}, at::kDouble);
   auto* values = numbers.mutable_data_ptr<double>();
   values[kWeight] = header.weight;
   // Who sends nothing has no say; its size may be anything, even infinite.
   values[kSize] = header.weight > 0 ? header.weight * header.size : 0;
   values[kCheck] = header.check;
   values[kSquaredCheck] = static_cast<double>(header.check) * header.check;
-  std::transform(header.rates.begin(), header.rates.end(), values + kRates,
-                 [&](double rate) { return header.weight * rate; });
+  double* const after_rates = std::transform(header.rates.begin(), header.rates.end(), values + kRates,
+                                             [&](double rate) { return header.weight * rate; });
+  std::copy(header.moved.begin(), header.moved.end(), after_rates);
   return numbers;
 }
 
-AgreedHeader agreed(const at::Tensor& sums, int workers) {
+AgreedHeader agreed(const at::Tensor& sums, int workers, std::size_t groups) {
   const auto* values = sums.const_data_ptr<double>();
   AgreedHeader result;
   result.total_weight = values[kWeight];
   const double share = result.total_weight > 0 ? 1 / result.total_weight : 0;
   result.size = share * values[kSize];
-  for (std::int64_t i = kRates; i < sums.numel(); ++i) result.rates.push_back(share * values[i]);
+  const double* const after_rates = values + kRates + groups;
+  std::transform(values + kRates, after_rates, std::back_inserter(result.rates), [&](double v) { return share * v; });
+  result.moved.assign(after_rates, values + sums.numel());
   // G Σc² ≥ (Σc)², and they are equal only if all c are. Both are integers below G² 2³², and exact.
   const auto sum = static_cast<std::uint64_t>(values[kCheck]);
   const auto squares = static_cast<std::uint64_t>(values[kSquaredCheck]);

@@ -13,8 +13,9 @@ namespace co2 {
 struct Header {
   double weight = 0;          ///< w: samples since the last launch
   double size = 0;            ///< of the progress (UsualProgress)
-  std::vector<double> rates;  ///< γ: the mean inner rate of the steps since the last launch, per parameter group
+  std::vector<double> rates;  ///< γ: the mean inner rate at which it was made, per parameter group
   std::uint16_t check = 0;    ///< of a part of the consensus (consensus_check)
+  std::vector<double> moved;  ///< 1 for each parameter that it has made progress of, 0 for the others
 };
 
 /// What all of them told, the same numbers on every worker.
@@ -23,11 +24,13 @@ struct AgreedHeader {
   double size = 0;             ///< Σ w size / Σ w
   std::vector<double> rates;   ///< Σ w γ / Σ w; 0 if nobody sent anything
   bool same_consensus = true;  ///< all checks were equal
+  std::vector<double> moved;   ///< how many have made progress of each parameter
 };
 
 /// Numbers whose sum over the workers agreed() understands.
 at::Tensor to_sum(const Header& header);
-AgreedHeader agreed(const at::Tensor& sums, int workers);
+/// `groups`: how many rates it has.
+AgreedHeader agreed(const at::Tensor& sums, int workers, std::size_t groups);
 
 /// Throws ConsensusError unless all checks were equal. `of`: which part of the consensus, for the message.
 void require_same_consensus(const AgreedHeader& header, const std::string& of);

@@ -120,19 +120,25 @@ void PaceMeter::launch() {
 std::optional<RoundTimes> PaceMeter::agreed() {
   if (!std::exchange(under_way_, false)) return std::nullopt;
   if (const WorkPtr work = std::exchange(work_, nullptr)) work->wait();
+  later_.show();
   const double* values = payload_.data_ptr<double>();
   return RoundTimes{.step = values[0], .transfer = -values[1], .cost = values[2]};
 }
 
-void PaceMeter::visit(StateVisitor& visitor, const std::string& name) {
+void PaceMeter::settle() {
   if (work_) work_->wait();
+  later_.show();
+}
+
+void PaceMeter::visit(Walk& walk, const std::string& name) {
+  StateVisitor& visitor = walk.visitor();
   co2::visit(visitor, name + "/under_way", under_way_);
-  visitor.tensor(name + "/agreed", payload_);
+  walk.arriving({work_}, -1, later_, [=, this](StateVisitor& to) { to.tensor(name + "/agreed", payload_); });
   visit_amount(visitor, name + "/latency", latency_);
   visit_amount(visitor, name + "/idle", idle_);
   bool probed = probed_.has_value();
   co2::visit(visitor, name + "/probed", probed);
-  if (visitor.reads()) {
+  if (walk.reads()) {
     work_ = nullptr;
     probed_.reset();
     if (probed) probed_.emplace();
@@ -143,7 +149,7 @@ void PaceMeter::visit(StateVisitor& visitor, const std::string& name) {
   }
   constexpr std::size_t kMost = 1 << 20;  // steps of a round
   co2::visit(visitor, name + "/steps", steps_, kMost);
-  if (!visitor.reads()) return;
+  if (!walk.reads()) return;
   exchanged_ = 0;
   exchanged_bytes_ = 0;
   exchanges_ = 0;

@@ -13,6 +13,7 @@
 
 #include "comm/transfer.h"
 #include "sync/pace_control.h"
+#include "sync/walk.h"
 #include "trace/interval_union.h"
 
 namespace co2 {
@@ -42,9 +43,10 @@ class PaceMeter {
   /// What was agreed on, if something was launched before. Blocks only if it is still on the wire.
   std::optional<RoundTimes> agreed();
 
-  /// Shows what was measured and agreed on so far; what is under way is waited for. Clocks begin anew: time between two
-  /// lives of a run is nobody's.
-  void visit(StateVisitor& visitor, const std::string& name);
+  /// Waits for what is under way, and shows it to whoever waits for it.
+  void settle();
+  /// Shows what was measured and agreed on so far. Clocks begin anew: time between two lives of a run is nobody's.
+  void visit(Walk& walk, const std::string& name);
 
  private:
   double cycles() const;
@@ -72,6 +74,7 @@ class PaceMeter {
   at::Tensor payload_;
   bool under_way_ = false;  // and not yet agreed on: payload_ is under way, or here if there is no work_
   WorkPtr work_;
+  Walk::Later later_;
 };
 
 }  // namespace co2

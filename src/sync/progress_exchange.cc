@@ -49,12 +49,14 @@ std::vector<std::int64_t> parameters_in(const FlatParameters& flat, const Range&
 }  // namespace
 
 ProgressExchange::ProgressExchange(std::shared_ptr<Communicator> control, int workers_here, const Island& island,
-                                   const FlatParameters& flat, const Shard& shard, at::Tensor live, std::size_t groups,
-                                   const Recipe& recipe, std::unique_ptr<WireFormat> wire, Trace& trace)
+                                   const FlatParameters& flat, const Shard& shard, const NamedStretches& names,
+                                   at::Tensor live, std::size_t groups, const Recipe& recipe,
+                                   std::unique_ptr<WireFormat> wire, Trace& trace)
     : recipe_(recipe),
       trace_(trace),
       flat_(flat),
       shard_(shard),
+      names_(names),
       live_(std::move(live)),
       communicator_(island.across()),
       consensus_(shard_.copy_of(live_)),
@@ -66,6 +68,11 @@ ProgressExchange::ProgressExchange(std::shared_ptr<Communicator> control, int wo
                .control = *island.across_control(),
                .island_sum = [&island](double squared_norm) { return island.sum(squared_norm); },
                .trace = trace,
+               .visit_rest =
+                   [this](StateVisitor& visitor, const Range& part) {
+                     const at::Tensor rest = wire_->rest();
+                     if (rest.defined()) names_.visit(visitor, "rest", rest, part);
+                   },
                .last_rates = std::vector<double>(groups, 1.0),
                .clipping = {},
                .left_out = 0},
@@ -211,6 +218,7 @@ void ProgressExchange::begin(const Round& round) {
 void ProgressExchange::launch_what_is_due(const Round& next) {
   for (int i = 0; i < round_.fragments; ++i) {
     if (round_.launch_step(i) != steps_) continue;
+    for (Fragment& old : old_fragments_) old.show_what_arrives();
     const Clock::time_point begin = Clock::now();
     const std::int64_t apply_step = recipe_.delay ? steps_ + *recipe_.delay : round_.following_launch(i, next);
     Fragment& fragment = fragments_[static_cast<std::size_t>(i)];
@@ -298,7 +306,7 @@ void ProgressExchange::compare_consensus() const {
   }
   const at::Tensor sums = to_sum(header);
   context_.control.all_reduce(sums, ReduceOp::kSum)->wait();
-  require_same_consensus(agreed(sums, context_.control.size()), "the consensus");
+  require_same_consensus(agreed(sums, context_.control.size(), 0), "the consensus");
 }
 
 void ProgressExchange::finish() {
@@ -318,9 +326,10 @@ std::int64_t ProgressExchange::state_bytes() const {
 
 std::int64_t ProgressExchange::bytes_per_exchange() const { return wire_->wire_bytes(consensus_.numel(), round_.wire); }
 
-void ProgressExchange::settle() const {
-  for (const Fragment& fragment : old_fragments_) fragment.settle();
-  for (const Fragment& fragment : fragments_) fragment.settle();
+void ProgressExchange::settle() {
+  for (Fragment& fragment : old_fragments_) fragment.settle();
+  for (Fragment& fragment : fragments_) fragment.settle();
+  if (meter_) meter_->settle();
 }
 
 /// Between two steps, this one is within the round, and everything in flight is due in this round or the next.
@@ -338,7 +347,10 @@ void ProgressExchange::check_in_step(const std::string& name) const {
   std::for_each(fragments_.begin(), fragments_.end(), check);
 }
 
-void ProgressExchange::visit(StateVisitor& visitor, const std::string& name) {
+void ProgressExchange::visit(Walk& walk, const std::string& name) {
+  StateVisitor& visitor = walk.visitor();
+  names_.visit(visitor, "consensus", consensus_);
+  names_.visit(visitor, "momentum", momentum_);
   const auto limit = static_cast<std::size_t>(std::max(recipe_.max_local_steps, recipe_.local_steps));
   visit_counter(visitor, name + "/steps", steps_);
   visit_counter(visitor, name + "/round/number", round_.number);
@@ -358,19 +370,25 @@ void ProgressExchange::visit(StateVisitor& visitor, const std::string& name) {
   const std::size_t now = visit_count(visitor, name + "/fragments", fragments_.size(), limit);
   if (now == 0 || round_.local_steps == 0)
     throw DataError("the state that is being read is of no round: it is damaged");
-  if (visitor.reads()) {
+  // Old and new fragments share elements, and what rounding leaves behind of them: who of them is the last, is only
+  // known at the end.
+  if (any_old) settle();
+  if (walk.reads()) {
     if (old > 0 && old != fragments_.size()) cut(static_cast<int>(old));
     if (old > 0 || now != fragments_.size()) cut(static_cast<int>(now));
     round_.fragments = static_cast<int>(now);
   }
-  for (std::size_t i = 0; i < old; ++i) old_fragments_[i].visit(visitor, fmt::format("{}/old_fragment/{}", name, i));
-  for (std::size_t i = 0; i < now; ++i) fragments_[i].visit(visitor, fmt::format("{}/fragment/{}", name, i));
+  for (std::size_t i = 0; i < old; ++i) {
+    old_fragments_[i].visit(walk, fmt::format("{}/old_fragment/{}", name, i), /*with_rest=*/false);
+  }
+  for (std::size_t i = 0; i < now; ++i)
+    fragments_[i].visit(walk, fmt::format("{}/fragment/{}", name, i), /*with_rest=*/true);
   check_in_step(name);
   if (!meter_) return;
-  meter_->visit(visitor, name + "/meter");
+  meter_->visit(walk, name + "/meter");
   bool planned = control_.has_value();
   co2::visit(visitor, name + "/planned", planned);
-  if (visitor.reads()) {
+  if (walk.reads()) {
     control_.reset();
     if (planned) control_.emplace(limits(), Plan{round_.local_steps, round_.fragments, round_.wire});
   }

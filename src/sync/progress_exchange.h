@@ -14,6 +14,7 @@
 #include "island/island.h"
 #include "options/recipe.h"
 #include "sync/fragment.h"
+#include "sync/named_stretches.h"
 #include "sync/pace_control.h"
 #include "sync/pace_meter.h"
 #include "sync/round.h"
@@ -31,8 +32,8 @@ class ProgressExchange {
   /// `live` holds the live parameters of the shard of `flat`, and maybe others (Shard::view). `groups`: how many rates
   /// there are. `control`: all workers, for small numbers. `workers_here`: on this host. `recipe` must stay.
   ProgressExchange(std::shared_ptr<Communicator> control, int workers_here, const Island& island,
-                   const FlatParameters& flat, const Shard& shard, at::Tensor live, std::size_t groups,
-                   const Recipe& recipe, std::unique_ptr<WireFormat> wire, Trace& trace);
+                   const FlatParameters& flat, const Shard& shard, const NamedStretches& names, at::Tensor live,
+                   std::size_t groups, const Recipe& recipe, std::unique_ptr<WireFormat> wire, Trace& trace);
   ~ProgressExchange();
 
   /// Everything that is due after an optimizer step. `rates`: the inner rates in force, one per parameter group;
@@ -42,17 +43,14 @@ class ProgressExchange {
   /// Applies what is in flight, then averages the live parameters of all workers, blocking.
   void finish();
 
-  /// Waits for everything in flight, and applies nothing.
-  void settle() const;
-  /// Shows consensus and momentum apart, which are flat tensors, all that this remembers. It must have settled.
-  void visit(StateVisitor& visitor, const std::string& name);
+  /// Waits for everything in flight, shows it to whoever waits for it, and applies nothing.
+  void settle();
+  /// Shows all that this remembers.
+  void visit(Walk& walk, const std::string& name);
 
   /// Parts of the shard whose live parameters the last call changed: the rest of the island must be told.
   const std::vector<Range>& changed() const { return changed_; }
   const at::Tensor& consensus() const { return consensus_; }  ///< of the shard
-  const at::Tensor& momentum() const { return momentum_; }
-  /// What rounding has left behind here (WireFormat::rest()); undefined if nothing ever is.
-  at::Tensor rest() const { return wire_->rest(); }
   /// Consensus, momentum, and what rounding has left behind.
   std::int64_t state_bytes() const;
   /// The most that exchanges in flight have taken.
@@ -85,6 +83,7 @@ class ProgressExchange {
   Trace& trace_;
   const FlatParameters& flat_;
   const Shard& shard_;
+  const NamedStretches& names_;
   const at::Tensor live_;
   std::shared_ptr<Communicator> communicator_;  // to the same shard in other islands
   at::Tensor consensus_;

@@ -40,7 +40,11 @@ struct TrainConfig {
   std::int64_t steps = 800;
   std::int64_t eval_every = 100;  ///< 0: only at the end
   std::uint64_t seed = 1;
-  std::filesystem::path out;  ///< empty: runs/<task>-<model>-<strategy>-<time>
+  std::filesystem::path out;             ///< empty: runs/<task>-<model>-<strategy>-<time>
+  std::string checkpoint_every = "10m";  ///< steps, or a time (parse_every()); 0: never
+  int keep = 2;                          ///< checkpoints
+  std::filesystem::path init_from;       ///< a folder with weights to begin with; empty: random ones
+  bool resume = false;  ///< go on from the newest checkpoint in `out`; no option of its own: `co2 train --resume`
 
   // Between workers.
   Options sync;

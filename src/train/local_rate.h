@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "options/recipe.h"
@@ -14,9 +13,5 @@ namespace co2::train {
 /// short rounds move the model by, is up to √G shorter than the one step that `ddp` makes with the mean gradient. SGD's
 /// mean step is just `ddp`'s. Long rounds have outer momentum instead.
 double local_rate_factor(const Recipe& recipe, const std::string& optimizer, int local_steps, int workers);
-
-/// The part of such a factor that is right at a step of a run. At first the workers' gradients agree, so that their
-/// mean step is as long as each of them; noise comes to dominate later. So it rises over the first tenth of the run.
-double risen(double factor, std::int64_t step, std::int64_t steps);
 
 }  // namespace co2::train

@@ -1,5 +1,6 @@
 #include "train/loop.h"
 
+#include <co2/checkpoint.h>
 #include <co2/co2.h>
 #include <fmt/format.h>
 #include <torch/torch.h>
@@ -19,15 +20,17 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/files.h"
+#include "cluster/group.h"
 #include "island/placed.h"
 #include "options/recipe.h"
 #include "processes/placement.h"
 #include "processes/screen.h"
 #include "sync/control_channel.h"
+#include "train/every.h"
 #include "train/folders.h"
 #include "train/fused_adamw.h"
-#include "train/group.h"
 #include "train/local_rate.h"
+#include "train/loop_state.h"
 #include "train/optimizer.h"
 #include "train/reporter.h"
 #include "train/run_files.h"
@@ -56,7 +59,8 @@ class Run {
         cluster_(cluster),
         hooks_(hooks),
         type_(task_type(config.task)),
-        group_(cluster.communicator("eval")) {
+        group_(cluster.communicator("eval")),
+        control_(cluster.communicator("control")) {
     if (cluster.rank() == 0) reporter_.emplace(hooks.screen, type_.words);
   }
 
@@ -70,12 +74,19 @@ class Run {
     }
     if (auto* fused = dynamic_cast<FusedAdamW*>(optimizer_.get())) fused->allocate_state();
     describe();
+    begin_saving();
+    if (config_.resume) resume();
+    if (speaks()) {
+      reporter_->begin_metrics(config_.out / "metrics.jsonl",
+                               config_.resume ? std::optional(state_.metrics_lines) : std::nullopt);
+    }
     group_.barrier();
     origin_ = Clock::now();
-    result_.validation_loss_before = evaluate();
+    if (state_.steps == 0) state_.validation_loss_before = evaluate();
+    result_.validation_loss_before = state_.validation_loss_before;
     train();
     result_.validation_loss = evaluate();
-    result_.wall_seconds = seconds_since(origin_);
+    result_.wall_seconds = wall_seconds();
     record(result_.validation_loss);
     result_.pace = sync_->pace();
     result_.recipe.local_steps = result_.pace.local_steps;  // as in force at the end
@@ -96,8 +107,50 @@ class Run {
     group_.all_or_none("write to the output folder", [&] {
       if (!speaks()) return;
       if (config_.out.empty()) config_.out = claim_default_folder(config_);
-      begin_run_folder(config_.out, hooks_.config_text ? hooks_.config_text(config_) : "");
+      const std::string text = hooks_.config_text ? hooks_.config_text(config_) : "";
+      config_.resume ? resume_run_folder(config_.out, text) : begin_run_folder(config_.out, text);
     });
+    config_.out = group_.gather(config_.out.string()).front();  // whoever has to do with checkpoints must know it
+  }
+
+  void begin_saving() {
+    const Every every = parse_every("checkpoint_every", config_.checkpoint_every);
+    if (every.steps == 0 && every.seconds == 0 && !config_.resume) return;
+    saver_.emplace(cluster_, config_.out,
+                   SaverOptions{.keep = config_.keep,
+                                .about = {{"task", config_.task},
+                                          {"model", model_of(config_)},
+                                          {"strategy", std::string(name(config_.sync.strategy))}}});
+  }
+
+  /// All that defines the future of this worker's run and is not the Synchronizer's.
+  void visit_loop(StateVisitor& visitor) {
+    state_.visit(visitor);
+    task_->visit(visitor);
+    if (state_.period == 0) return;
+    if (!channel_) open_channel();
+    channel_->visit(visitor, "control");
+  }
+
+  void resume() {
+    const auto step = saver_->restore(*sync_, [this](StateVisitor& visitor) { visit_loop(visitor); });
+    if (!speaks()) return;
+    for (const auto& [path, problem] : saver_->passed_over()) {
+      reporter_->message(fmt::format("passed over {}: {}", path.string(), problem));
+    }
+    reporter_->message(step ? fmt::format("going on after step {}", *step)
+                            : fmt::format("no checkpoint in {}: from the beginning", config_.out.string()));
+  }
+
+  void save() {
+    pause_clock();
+    state_.wall_seconds = wall_seconds();
+    state_.training_seconds = trained();
+    state_.communication = communication();
+    if (speaks()) state_.metrics_lines = reporter_->sync_metrics();
+    saver_->save(*sync_, [this](StateVisitor& visitor) { visit_loop(visitor); });
+    last_saved_ = Clock::now();
+    resume_clock();
   }
 
   void prepare_task() {
@@ -109,12 +162,14 @@ class Run {
         .cancelled = [this] { return stop_wished(); },
     };
     group_.all_or_none("load its data", [&] { task_ = type_.make(config_, context); });
+    group_.all_or_none("read the weights to begin with", [&] {  // the Synchronizer gives all workers rank 0's
+      if (speaks() && !config_.init_from.empty()) task_->import_model(config_.init_from);
+    });
     const auto digests = group_.gather(task_->data().sha256);
     if (std::set<std::string>(digests.begin(), digests.end()).size() > 1) {
       throw DataError(
           fmt::format("the workers have different versions of the data {}: compare their caches", task_->data().name));
     }
-    if (speaks()) reporter_->begin_metrics(config_.out / "metrics.jsonl");
   }
 
   /// Any worker may have news about its data; rank 0's go above the progress line.
@@ -141,41 +196,48 @@ class Run {
   void train() {
     const RateSchedule schedule(config_.schedule, config_.learning_rate, config_.steps, config_.warmup,
                                 config_.final_rate);
-    const auto control = cluster_.communicator("control");
-    int period = 0;
-    std::optional<ControlChannel> channel;  // once the first step has shown how long a step is
     const auto units =
         static_cast<double>(config_.batch * type_.units_per_sample(config_) * config_.sync.accumulation_steps);
     const auto recent = static_cast<std::size_t>(std::max<std::int64_t>(config_.steps / 20, 1));
-    std::deque<double> losses;  // of this worker, the newest ones
-    double first_loss = 0;
+    const Every save_every = parse_every("checkpoint_every", config_.checkpoint_every);
 
+    origin_of_this_life();
     resume_clock();
-    while (result_.steps < config_.steps) {
-      rate_ = risen(rate_factor(), result_.steps, config_.steps) * schedule.at(result_.steps);
+    while (state_.steps < config_.steps) {
+      rate_ = rate_factor() * schedule.at(state_.steps);
       const Clock::time_point step_began = Clock::now();
       const double loss = step();
-      if (result_.steps++ == 0) {
-        first_loss = loss;
-        period = control_period(config_.steps, group_.sum({seconds_since(step_began)})[0] / cluster_.size());
-        channel.emplace(control, period, 5);
+      if (state_.steps++ == 0) {
+        state_.first_loss = loss;
+        state_.period = control_period(config_.steps, group_.sum({seconds_since(step_began)})[0] / cluster_.size());
+        open_channel();
       }
-      losses.push_back(loss);
-      if (losses.size() > recent) losses.pop_front();
-      if (const auto sums = channel->step({loss, 1, units, stop_wished() ? 1.0 : 0.0, newly_left_out()})) {
-        on_control(*sums, result_.steps - period);
-        if ((*sums)[3] > 0) {
-          result_.interrupted = true;
-          break;
-        }
+      state_.losses.push_back(loss);
+      if (state_.losses.size() > recent) state_.losses.pop_front();
+      bool save_now = save_every.steps > 0 && state_.steps % save_every.steps == 0;
+      const bool wishes_save = save_every.seconds > 0 && seconds_since(last_saved_) >= save_every.seconds;
+      const auto sums = channel_->step(
+          {loss, 1, units, stop_wished() ? 1.0 : 0.0, newly_left_out(), wishes_save && speaks() ? 1.0 : 0.0});
+      if (sums) {
+        on_control(*sums, state_.steps - state_.period);
+        result_.interrupted = (*sums)[3] > 0;
+        save_now = save_now || (*sums)[5] > 0;
       }
-      if (config_.eval_every > 0 && result_.steps % config_.eval_every == 0 && result_.steps < config_.steps) {
+      if (!result_.interrupted && config_.eval_every > 0 && state_.steps % config_.eval_every == 0 &&
+          state_.steps < config_.steps) {
         pause_clock();
         double validation_loss = 0;
         sync_->with_consensus([&] { validation_loss = evaluate(); });
         record(validation_loss);
         resume_clock();
       }
+      if (saver_ && (save_now || result_.interrupted)) save();
+      if (saver_) tell_of_checkpoints();
+      if (result_.interrupted) break;
+    }
+    if (saver_) {
+      saver_->wait();
+      tell_of_checkpoints();
     }
     pause_clock();
     // Once per run, however long it is: apart from the figures of training, which would otherwise depend on its length.
@@ -183,15 +245,17 @@ class Run {
     const Clock::time_point training_ended = Clock::now();
     sync_->finish();
     result_.final_exchange_seconds = seconds_since(training_ended);
-    channel->drain();
+    if (channel_) channel_->drain();
 
     // An interrupted run has taken fewer steps than were planned: the share is of those.
+    result_.steps = state_.steps;
+    std::deque<double>& losses = state_.losses;
     const auto last = std::min(losses.size(), static_cast<std::size_t>(std::max<std::int64_t>(result_.steps / 20, 1)));
     losses.erase(losses.begin(), losses.end() - static_cast<std::ptrdiff_t>(last));
     double sum = 0;
     for (const double loss : losses) sum += loss;
-    const auto totals =
-        group_.sum({first_loss, sum, static_cast<double>(losses.size()), units * static_cast<double>(result_.steps)});
+    const auto totals = group_.sum(
+        {state_.first_loss, sum, static_cast<double>(losses.size()), units * static_cast<double>(result_.steps)});
     result_.train_loss_before = totals[0] / cluster_.size();
     result_.train_loss = totals[1] / totals[2];
     result_.units = std::llround(totals[3]);
@@ -207,9 +271,18 @@ class Run {
     return local_rate_factor(result_.recipe, config_.optimizer, sync_->pace().local_steps, cluster_.size());
   }
 
+  void open_channel() { channel_.emplace(control_, state_.period, 6); }
+
   double newly_left_out() {
-    const std::int64_t before = std::exchange(left_out_, sync_->left_out());
-    return static_cast<double>(left_out_ - before);
+    const std::int64_t before = std::exchange(state_.left_out, sync_->left_out());
+    return static_cast<double>(state_.left_out - before);
+  }
+
+  void tell_of_checkpoints() {
+    for (const SaveReport& report : saver_->reports()) {
+      result_.checkpoints.add(report);
+      if (speaks()) reporter_->saved(report);
+    }
   }
 
   /// One optimizer step; returns this worker's mean loss.
@@ -231,24 +304,24 @@ class Run {
   void on_control(const std::vector<double>& sums, std::int64_t last_step) {
     if (!speaks()) return;
     const double now = trained();
-    reporter_->loss(sums[0] / sums[1], last_step, sums[2] / std::max(now - last_control_, 1e-9));
-    last_control_ = now;
+    reporter_->loss(sums[0] / sums[1], last_step, sums[2] / std::max(now - state_.last_control, 1e-9));
+    state_.last_control = now;
     reporter_->pace(sync_->pace());
     reporter_->left_out(sums[4], last_step);
-    reporter_->rate_factor(rate_factor(), config_.learning_rate);
+    if (config_.rate_factor == 0) reporter_->rate_factor(rate_factor(), config_.learning_rate);
     record(RunResult::kUnknown);
   }
 
   Reporter::Point point() {
-    return {.step = result_.steps,
+    return {.step = state_.steps,
             .steps = config_.steps,
-            .wall_seconds = seconds_since(origin_),
+            .wall_seconds = wall_seconds(),
             .training_seconds = trained(),
             .learning_rate = rate_,
             .local_steps = sync_->pace().local_steps,
             .wire = sync_->pace().wire,
             .clipped = sync_->clipping().clipped,
-            .communication = during_training_ ? *during_training_ : sync_->trace().total()};
+            .communication = communication()};
   }
 
   void record(double validation_loss) {
@@ -261,6 +334,23 @@ class Run {
     const auto mine = task_->validate();
     const auto sums = group_.sum({mine.loss_sum, mine.count});
     return sums[0] / sums[1];
+  }
+
+  /// Since the run began, in all its lives: between two of them no time goes by.
+  double wall_seconds() const { return former_wall_ + seconds_since(origin_); }
+  Overlap communication() {
+    Overlap all = during_training_ ? *during_training_ : sync_->trace().total();
+    all.transfer_seconds += former_.transfer_seconds;
+    all.exposed_seconds += former_.exposed_seconds;
+    all.bytes += former_.bytes;
+    return all;
+  }
+  /// What the loop's state has of former lives is what the clocks of this one go on from.
+  void origin_of_this_life() {
+    former_wall_ = state_.wall_seconds;
+    former_ = state_.communication;
+    trained_ = state_.training_seconds;
+    last_saved_ = Clock::now();
   }
 
   /// The training clock, which stands still during evaluations.
@@ -277,11 +367,11 @@ class Run {
   void collect_figures() {
     const auto& trace = sync_->trace();
     const WorkerFigures mine{
-        .transfer_seconds = during_training_->transfer_seconds,
-        .exposed_seconds = during_training_->exposed_seconds,
+        .transfer_seconds = communication().transfer_seconds,
+        .exposed_seconds = communication().exposed_seconds,
         .compute_seconds = trace.seconds(SpanKind::kCompute),
         .outer_seconds = trace.seconds(SpanKind::kOuter),
-        .bytes_sent = during_training_->bytes,
+        .bytes_sent = communication().bytes,
         .left_out = sync_->left_out(),
         .memory = sync_->memory(),
         .peak_megabytes = peak_resident_megabytes(),
@@ -315,14 +405,20 @@ class Run {
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   std::optional<Synchronizer> sync_;
 
+  std::optional<Saver> saver_;  // unless no checkpoints are wanted
+  LoopState state_;
+  std::shared_ptr<Communicator> control_;
+  std::optional<ControlChannel> channel_;  // once the first step has shown how long a step is
+
   RunResult result_;
   std::optional<Overlap> during_training_;  // once it is over: without the exchange at the end
   double rate_ = 0;
-  std::int64_t left_out_ = 0;
   Clock::time_point origin_;                  // the same instant on all workers, up to a barrier
   std::optional<Clock::time_point> resumed_;  // the training clock runs
   double trained_ = 0;                        // what it showed when it was stopped
-  double last_control_ = 0;
+  double former_wall_ = 0;                    // of former lives of the run
+  Overlap former_;
+  Clock::time_point last_saved_;
 };
 
 }  // namespace

@@ -45,10 +45,10 @@ void Reporter::pace(const Pace& pace) {
 
 void Reporter::rate_factor(double factor, double learning_rate) {
   if (factor == 1 || std::exchange(told_of_rate_, true)) return;
-  message(fmt::format(
-      "learning rate {:g}, on every worker rising to {:.2f} times that: their mean step would be too short otherwise "
-      "(--rate-factor 1 switches this off)",
-      learning_rate, factor));
+  message(
+      fmt::format("learning rate {:g}, on every worker {:.2f} times that: their mean step would be too short otherwise "
+                  "(--rate-factor 1 switches this off)",
+                  learning_rate, factor));
 }
 
 void Reporter::left_out(double exchanges, std::int64_t last_step) {
@@ -57,6 +57,16 @@ void Reporter::left_out(double exchanges, std::int64_t last_step) {
       "progress that was not finite was left out of {:.0f} exchanges up to step {}, and the other workers went on "
       "without it: lower the rate, or look at that worker's data",
       exchanges, last_step));
+}
+
+void Reporter::saved(const SaveReport& report) {
+  if (!report.problem.empty()) {
+    message(fmt::format("no checkpoint of step {}: {}", report.step, report.problem));
+    return;
+  }
+  if (std::exchange(told_of_checkpoints_, true)) return;
+  message(fmt::format("first checkpoint: {} ({:.1f} MB of this worker, training stood still for {:.3f} s)",
+                      report.path.string(), static_cast<double>(report.bytes) / 1e6, report.stalled_seconds));
 }
 
 void Reporter::record(const Point& point, double validation_loss) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <co2/checkpoint.h>
 #include <co2/synchronizer.h>
 #include <co2/trace.h>
 
@@ -22,7 +23,16 @@ class Reporter {
 
   void message(const std::string& line) { screen_.message(line); }
   /// Throws DataError.
-  void begin_metrics(const std::filesystem::path& path) { metrics_.emplace(path, words_.unit); }
+  void begin_metrics(const std::filesystem::path& path, std::optional<std::int64_t> go_on_after) {
+    metrics_.emplace(path, words_.unit, go_on_after);
+  }
+  /// On disk when it returns: how many lines there are.
+  std::int64_t sync_metrics() {
+    metrics_->sync();
+    return metrics_->lines();
+  }
+  /// Says once where checkpoints are, and every time that one could not be made.
+  void saved(const SaveReport& report);
 
   /// The first line, and what differs from what was asked for.
   void describe(const RunResult& run, const TrainConfig& config, int workers);
@@ -65,6 +75,7 @@ class Reporter {
   bool warned_of_bound_ = false;
   bool warned_of_left_out_ = false;
   bool told_of_rate_ = false;
+  bool told_of_checkpoints_ = false;
 };
 
 }  // namespace co2::train

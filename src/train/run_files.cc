@@ -10,6 +10,7 @@
 #include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <system_error>
 
 #include "base/files.h"
@@ -21,9 +22,40 @@ namespace co2::train {
 
 using Json = nlohmann::ordered_json;
 
-MetricsFile::MetricsFile(const std::filesystem::path& path, std::string unit)
-    : path_(path), unit_(std::move(unit)), file_(std::fopen(path.c_str(), "we")) {
+namespace {
+
+/// The first `count` lines, or as many of them as there are: the last one may have been cut off when the machine went
+/// down.
+std::vector<std::string> first_lines(const std::filesystem::path& path, std::int64_t count) {
+  std::vector<std::string> kept;
+  if (!std::filesystem::exists(path)) return kept;
+  std::istringstream lines(read_file(path));
+  for (std::string line; std::ssize(kept) < count && std::getline(lines, line);) {
+    if (!Json::accept(line)) break;
+    kept.push_back(line);
+  }
+  return kept;
+}
+
+}  // namespace
+
+MetricsFile::MetricsFile(const std::filesystem::path& path, std::string unit, std::optional<std::int64_t> go_on_after)
+    : path_(path), unit_(std::move(unit)) {
+  if (go_on_after) {
+    const std::vector<std::string> kept = first_lines(path, *go_on_after);
+    lines_ = std::ssize(kept);
+    write_atomically(path, [&](const auto& append) {
+      for (const std::string& line : kept) append(line + "\n");
+    });
+  }
+  file_.reset(std::fopen(path.c_str(), go_on_after ? "ae" : "we"));
   if (!file_) throw DataError(fmt::format("can't write {}: {}", path.string(), std::strerror(errno)));
+}
+
+void MetricsFile::sync() {
+  if (fdatasync(fileno(file_.get())) != 0) {
+    throw DataError(fmt::format("can't write {}: {}", path_.string(), std::strerror(errno)));
+  }
 }
 
 void MetricsFile::append(const Metrics& metrics) {
@@ -46,6 +78,7 @@ void MetricsFile::append(const Metrics& metrics) {
   if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0) {
     throw DataError(fmt::format("can't write {}: {}", path_.string(), std::strerror(errno)));
   }
+  ++lines_;
 }
 
 std::string merged_trace(const std::vector<std::string>& documents) {
@@ -78,14 +111,19 @@ std::filesystem::path claim_default_folder(const TrainConfig& config) {
 
 void begin_run_folder(const std::filesystem::path& folder, const std::string& config_text) {
   ensure_writable(folder);
-  std::error_code error;
-  const auto remove = [&](const char* file) {
-    std::filesystem::remove(folder / file, error);
-    if (error) throw DataError(fmt::format("can't remove {}: {}", (folder / file).string(), error.message()));
-  };
-  for (const char* file : {"summary.json", "trace.json", "metrics.jsonl"}) remove(file);
-  for (const char* file : {"model/model.safetensors", "model/config.json"}) remove(file);
-  std::filesystem::remove(folder / "model", error);  // stays if somebody has put more into it
+  for (const char* left : {"metrics.jsonl", "checkpoints", "summary.json"}) {
+    std::error_code error;
+    if (!std::filesystem::exists(folder / left, error)) continue;
+    throw DataError(
+        fmt::format("{} has a run in it ({}): go on with it (co2 train --resume {}), remove the folder, or "
+                    "choose another one",
+                    folder.string(), left, folder.string()));
+  }
+  if (!config_text.empty()) write_atomically(folder / "config.json", config_text);
+}
+
+void resume_run_folder(const std::filesystem::path& folder, const std::string& config_text) {
+  ensure_writable(folder);
   if (!config_text.empty()) write_atomically(folder / "config.json", config_text);
 }
 

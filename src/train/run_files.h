@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,9 +36,13 @@ struct Metrics {
 /// metrics.jsonl: whole lines, on disk as soon as they are known.
 class MetricsFile {
  public:
-  /// Begins a new file. Throws DataError.
-  MetricsFile(const std::filesystem::path& path, std::string unit);
+  /// Begins a new file, or goes on with that of an earlier life of the run, after as many lines as there were when it
+  /// was saved: what came after them will be written again. Throws DataError.
+  MetricsFile(const std::filesystem::path& path, std::string unit, std::optional<std::int64_t> go_on_after);
   void append(const Metrics& metrics);
+  /// Everything so far is on disk when it returns.
+  void sync();
+  std::int64_t lines() const { return lines_; }
 
  private:
   struct Close {
@@ -45,6 +50,7 @@ class MetricsFile {
   };
   std::filesystem::path path_;
   std::string unit_;
+  std::int64_t lines_ = 0;
   std::unique_ptr<std::FILE, Close> file_;
 };
 
@@ -56,9 +62,11 @@ std::filesystem::path claim_default_folder(const std::string& what);
 /// The same with <task>-<model>-<strategy>.
 std::filesystem::path claim_default_folder(const TrainConfig& config);
 
-/// Begins a run in a folder: it can be written, what an earlier run left there is removed (our files, nothing else),
-/// and config.json has `config_text`; an empty one leaves that file alone. Throws DataError.
+/// Begins a run in a folder: it can be written, and config.json has `config_text`; an empty one leaves that file alone.
+/// Throws DataError, also if an earlier run is in it: nothing of that is ever removed.
 void begin_run_folder(const std::filesystem::path& folder, const std::string& config_text);
+/// The same for one that goes on with the run that is there.
+void resume_run_folder(const std::filesystem::path& folder, const std::string& config_text);
 
 /// Of this process.
 double peak_resident_megabytes();

@@ -120,6 +120,17 @@ WorkerFigures figures_from_text(const std::string& text) {
   return figures;
 }
 
+void CheckpointFigures::add(const SaveReport& report) {
+  stalled_seconds += report.stalled_seconds;
+  if (!report.problem.empty()) {
+    ++failed;
+    return;
+  }
+  ++made;
+  bytes += report.bytes;
+  newest = report.path;
+}
+
 std::string summary_json(const RunResult& result) {
   const double steps = static_cast<double>(std::max<std::int64_t>(result.steps, 1));
   Json json = {
@@ -132,6 +143,12 @@ std::string summary_json(const RunResult& result) {
       {"validation_loss", result.validation_loss},
       {"steps", result.steps},
       {"interrupted", result.interrupted},
+      {"checkpoints",
+       {{"made", result.checkpoints.made},
+        {"failed", result.checkpoints.failed},
+        {"bytes", result.checkpoints.bytes},
+        {"stalled_seconds", result.checkpoints.stalled_seconds},
+        {"newest", result.checkpoints.newest.string()}}},
       {"unit", result.words.unit},
       {"units", result.units},
       {"units_per_second", result.units_per_second()},
@@ -206,6 +223,11 @@ std::string format_summary(const RunResult& result) {
   }
   if (result.final_exchange_seconds > 0) {
     row("final average", fmt::format("{:.2f} s, once, at the end", result.final_exchange_seconds));
+  }
+  if (const CheckpointFigures& saved = result.checkpoints; saved.made + saved.failed > 0) {
+    row("checkpoints", fmt::format("{}, {} of this worker; training stood still for {:.3f} s", saved.made,
+                                   human_bytes(static_cast<double>(saved.bytes)), saved.stalled_seconds));
+    if (saved.failed > 0) row("", fmt::format("{} could not be made", saved.failed));
   }
   if (!result.workers.empty()) {
     const double peak = std::ranges::max(result.workers, {}, &WorkerFigures::peak_megabytes).peak_megabytes;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <co2/checkpoint.h>
 #include <co2/options.h>
 #include <co2/synchronizer.h>
 
@@ -30,6 +31,17 @@ struct WorkerFigures {
   std::string host{};
 };
 
+/// Those of this life of a run, on this worker.
+struct CheckpointFigures {
+  std::int64_t made = 0;
+  std::int64_t failed = 0;
+  std::int64_t bytes = 0;      ///< of all of them together
+  double stalled_seconds = 0;  ///< that training stood still for them
+  std::filesystem::path newest;
+
+  void add(const SaveReport& report);
+};
+
 /// The result of a run, the same on all workers except for `out` and `sample`, which only rank 0 has.
 struct RunResult {
   static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
@@ -58,6 +70,7 @@ struct RunResult {
   bool interrupted = false;
 
   std::vector<WorkerFigures> workers;  ///< by rank
+  CheckpointFigures checkpoints;
   std::filesystem::path out;
   std::string sample;
   std::int64_t left_out() const;  ///< over all workers

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <co2/state.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -45,10 +46,16 @@ class Task {
   /// Writes the model for use outside of co2 into an existing folder.
   virtual void export_model(const std::filesystem::path& folder) = 0;
 
+  /// Begins with weights that are in a folder, such as export_model() writes. Throws DataError.
+  virtual void import_model(const std::filesystem::path& folder) = 0;
+
   /// Something to look at that shows what was learned, as valid UTF-8; may be empty.
   virtual std::string sample() = 0;
 
   virtual DataDescription data() const = 0;
+
+  /// Shows where in its data this worker is, and whatever else the batches to come depend on.
+  virtual void visit(StateVisitor& visitor) = 0;
 };
 
 }  // namespace co2::train

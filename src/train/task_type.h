@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +12,8 @@ struct ModelShape;
 }
 
 namespace co2::train {
+
+class CheckpointWeights;
 
 class Task;
 struct TrainConfig;
@@ -66,6 +69,8 @@ struct TaskType {
   void (*fetch_data)(TrainConfig&, const TaskContext&);
   /// A collective: it may agree with the other workers on the data.
   std::unique_ptr<Task> (*make)(const TrainConfig&, const TaskContext&);
+  /// Writes weights from a checkpoint for use outside of co2, like Task::export_model(); null: it has no such form.
+  void (*export_weights)(const TrainConfig&, const CheckpointWeights&, const std::filesystem::path& folder) = nullptr;
 };
 
 /// The tasks that there are. The first is the one that `co2 train` takes by itself.

@@ -8,6 +8,7 @@
 #include "base/closest_name.h"
 #include "options/recipe.h"
 #include "train/config.h"
+#include "train/every.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
 #include "train/task_type.h"
@@ -54,6 +55,8 @@ void validate(const TrainConfig& config) {
   within("final_rate", config.final_rate, 0, 1);
   within("steps", static_cast<double>(config.steps), 1, Highest::kSteps);
   within("eval_every", static_cast<double>(config.eval_every), 0, Highest::kSteps);
+  parse_every("checkpoint_every", config.checkpoint_every);
+  within("keep", config.keep, 1, Highest::kKeep);
   settled(config);
   resolve(config.sync);
 }

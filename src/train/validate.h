@@ -16,6 +16,7 @@ struct Highest {
   static constexpr int kBatch = 65'536;
   static constexpr int kEvalBatches = 100'000;
   static constexpr std::int64_t kSteps = 1'000'000'000;
+  static constexpr int kKeep = 1'000'000;
   static constexpr double kLearningRate = 100;
   static constexpr double kRateFactor = 1000;
   static constexpr double kWeightDecay = 100;

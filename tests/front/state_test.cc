@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <atomic>
+#include <barrier>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,6 +16,7 @@
 #include <vector>
 
 #include "options/wires.h"
+#include "support/gate.h"
 #include "support/saved_state.h"
 #include "support/unit_model.h"
 #include "support/workers.h"
@@ -47,14 +51,26 @@ struct Ends {
   std::vector<at::Tensor> consensuses;
 };
 
+/// Everybody's snapshot after every step of a run, and how many of them were complete only later.
+struct Snapshots {
+  std::vector<std::vector<SavedState>> after_step;  ///< [step][rank]
+  std::atomic<int> late = 0;
+  std::atomic<int> incomplete = 0;
+};
+
 /// Trains steps `begin` to `end` on all workers, on from `load` if there is one; writes down what there is then to
-/// `save`, or else finishes.
+/// `save`, or else finishes. Takes a snapshot after every step if there is somewhere to put it.
 Ends train(const Options& options, int workers, const MakeOptimizer& make, int begin, int end,
-           const std::vector<SavedState>* load, std::vector<SavedState>* save) {
+           const std::vector<SavedState>* load, std::vector<SavedState>* save, Snapshots* snapshots = nullptr) {
   const auto size = static_cast<std::size_t>(workers);
   Ends ends{std::vector<at::Tensor>(size), std::vector<at::Tensor>(size)};
   if (save != nullptr) save->resize(size);
-  run_workers(workers, [&](const Cluster& cluster) {
+  std::function<void()> wire;
+  if (snapshots != nullptr) {
+    snapshots->after_step.assign(static_cast<std::size_t>(end), std::vector<SavedState>(size));
+    wire = [] { std::this_thread::sleep_for(std::chrono::microseconds(500)); };  // so that it is not over at once
+  }
+  run_workers(Cluster::in_process(workers, wire), [&](const Cluster& cluster) {
     const auto rank = static_cast<std::size_t>(cluster.rank());
     UnitModel model(3);
     if (load != nullptr) {
@@ -74,6 +90,14 @@ Ends train(const Options& options, int workers, const MakeOptimizer& make, int b
       optimizer->zero_grad();
       model.loss(unit_batch(step, 0, cluster.rank())).backward();
       sync.step();
+      if (snapshots == nullptr) continue;
+      const auto shown = std::make_shared<std::atomic<bool>>(false);
+      sync.snapshot(std::make_shared<StateWriter>(snapshots->after_step[static_cast<std::size_t>(step)][rank]),
+                    [shown, snapshots](bool complete) {
+                      *shown = true;
+                      if (!complete) ++snapshots->incomplete;
+                    });
+      if (!*shown) ++snapshots->late;
     }
     if (save != nullptr) {
       StateWriter writer((*save)[rank]);
@@ -89,11 +113,17 @@ Ends train(const Options& options, int workers, const MakeOptimizer& make, int b
 
 void expect_same_bits(const Options& options, int workers, const MakeOptimizer& make, bool overlapped,
                       const std::string& what) {
-  const Ends whole = train(options, workers, make, 0, kSteps, nullptr, nullptr);
+  const Ends undisturbed = train(options, workers, make, 0, kSteps, nullptr, nullptr);
+  Snapshots snapshots;
+  const Ends whole = train(options, workers, make, 0, kSteps, nullptr, nullptr, &snapshots);
+  EXPECT_EQ(snapshots.incomplete, 0) << what;
+  EXPECT_TRUE(overlapped || snapshots.late == 0) << what;
+  for (std::size_t rank = 0; rank < whole.models.size(); ++rank) {
+    EXPECT_TRUE(undisturbed.models[rank].equal(whole.models[rank])) << what << ": somebody looking on changes nothing";
+  }
   std::int64_t in_flight = 0;
   for (int cut = 1; cut < kSteps; ++cut) {
-    std::vector<SavedState> saved;
-    train(options, workers, make, 0, cut, nullptr, &saved);
+    const std::vector<SavedState>& saved = snapshots.after_step[static_cast<std::size_t>(cut - 1)];
     in_flight += saved.front().in_flight();
     const Ends again = train(options, workers, make, cut, kSteps, &saved, nullptr);
     for (std::size_t rank = 0; rank < whole.models.size(); ++rank) {
@@ -278,6 +308,67 @@ TEST(State, OfAnotherModelOrDamagedIsRefused) {
   EXPECT_THROW(train(options, 2, in_one_group, 6, 8, &saved, nullptr), DataError);
   std::swap(saved[0], saved[1]);
   EXPECT_THROW(train(options, 2, adamw, 6, 8, &saved, nullptr), DataError);
+}
+
+/// Nothing gets through, so whoever waited would wait for ever.
+TEST(State, ASnapshotDoesNotWaitForTheWire) {
+  for (const Wire wire : {Wire::kPlain, Wire::kInt4}) {
+    test::Gate gate;
+    std::vector<SavedState> seen(2), later(2);
+    run_workers(Cluster::in_process(2, gate.wire()), [&](const Cluster& cluster) {
+      const auto rank = static_cast<std::size_t>(cluster.rank());
+      const auto together = cluster.communicator("together");
+      UnitModel model(3);
+      const auto optimizer = adamw(model);
+      Synchronizer sync(cluster, model, *optimizer, {.local_steps = 2, .fragments = 1, .wire = wire});
+      const auto step = [&](int number) {
+        optimizer->zero_grad();
+        model.loss(unit_batch(number, 0, cluster.rank())).backward();
+        sync.step();
+      };
+      step(0);
+      step(1);
+      step(2);
+      together->barrier()->wait();
+      gate.close();
+      step(3);  // launches
+      int complete = 0;
+      sync.snapshot(std::make_shared<StateWriter>(later[rank]), [&](bool all) { complete += all ? 1 : 100; });
+      EXPECT_EQ(complete, 0);
+      EXPECT_FALSE(later[rank].tensors.contains("exchange/fragment/0/in_flight/0/sum"));
+      step(4);
+      gate.open();
+      step(5);  // applies
+      EXPECT_EQ(complete, 1);
+      EXPECT_TRUE(later[rank].tensors.contains("exchange/fragment/0/in_flight/0/sum"));
+      sync.finish();
+    });
+  }
+}
+
+TEST(State, ASnapshotOfARunThatEndsIsNotComplete) {
+  test::Gate gate;
+  std::atomic<int> over = 0;
+  std::vector<SavedState> saved(2);
+  std::barrier both_have_one(2);  // not over the wire, which is held
+  run_workers(Cluster::in_process(2, gate.wire()), [&](const Cluster& cluster) {
+    const auto rank = static_cast<std::size_t>(cluster.rank());
+    const auto together = cluster.communicator("together");
+    {
+      UnitModel model(3);
+      const auto optimizer = adamw(model);
+      Synchronizer sync(cluster, model, *optimizer, {.local_steps = 1, .wire = Wire::kPlain});
+      together->barrier()->wait();
+      gate.close();
+      model.loss(unit_batch(0, 0, cluster.rank())).backward();
+      sync.step();
+      sync.snapshot(std::make_shared<StateWriter>(saved[rank]), [&](bool all) { over += all ? 100 : 1; });
+      EXPECT_EQ(over, 0);
+      both_have_one.arrive_and_wait();
+      gate.open();
+    }
+  });
+  EXPECT_EQ(over, 2);
 }
 
 TEST(State, NobodyGoesOnFromHalfOfIt) {

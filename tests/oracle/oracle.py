@@ -132,7 +132,7 @@ class Since:
 class Exchange:
     """One exchange in flight."""
 
-    def __init__(self, due, D, sent, measured_from, rates, size, steps, beta):
+    def __init__(self, due, D, sent, measured_from, rates, size, steps, beta, trained):
         self.due = due                      # the step at which it is applied
         self.D = D                          # what the all-reduce gives: the weighted mean of what was sent
         self.sent = sent                    # s_i, per worker
@@ -141,6 +141,7 @@ class Exchange:
         self.size = size                    # the same mean of how large each worker's progress is, in units of gamma
         self.steps = steps                  # that it was made in
         self.beta = beta                    # outer momentum of its round
+        self.trained = trained              # elements of parameters that somebody has made progress of
 
 
 class Fragment:
@@ -150,6 +151,8 @@ class Fragment:
         self.since = [Since(groups) for _ in range(workers)]
         self.usual, self.usual_steps = 0.0, 1.0  # the size of progress that is usual, and in how many steps
         self.exchanges = 0                       # that it is known from
+        # What coding left of each worker's progress: its norm, and the rate at which it was made, per group
+        self.residues = [(np.zeros(groups), np.zeros(groups)) for _ in range(workers)]
 
 
 class Round:
@@ -388,15 +391,38 @@ class Oracle:
         norm = np.linalg.norm(m)
         return m * (phi / norm) if norm > phi else m
 
-    def trained(self, fragment, D, gamma):
-        """Which elements feel momentum: not those of a parameter of which nobody has made more progress than rounding."""
-        result = np.zeros(self.layout.total, dtype=bool)
+    def trained(self, fragment, weights):
+        """Which elements feel momentum: not those of a parameter of which nobody who sends something has made more
+        progress than rounding. What coding left behind is progress, too."""
+        where = fragment.where
         progress = np.zeros(self.layout.total, dtype=bool)
-        progress[fragment.where] = np.abs(D) > 2.0 ** -20 * (np.abs(self.x[fragment.where])
-                                                            + np.abs(gamma * self.m[fragment.where]))
+        limit = 2.0 ** -20 * (np.abs(self.x[where]) + np.abs(self.per_element(self.last_positive)[where] * self.m[where]))
+        for worker, weight in zip(self.workers, weights):
+            if weight > 0:
+                progress[where] |= np.abs(self.x[where] - worker.live[where]) > limit
+        result = np.zeros(self.layout.total, dtype=bool)
         for begin, end in self.layout.parameters:
             result[begin:end] = progress[begin:end].any()
-        return result[fragment.where]
+        return result[where]
+
+    def rates_of_all(self, fragment, w, rates, sent):
+        """gamma of what a worker sends: of fresh progress, and of what coding left behind at other rates, as if the two
+        were at right angles."""
+        if not (self.in_blocks() and self.o["rate_units"] and self.o["restart"] == "keep" and self.beta() > 0):
+            fragment.residues[w] = (np.zeros_like(rates), np.zeros_like(rates))
+            return rates
+        where, (left, left_rates) = fragment.where, fragment.residues[w]
+        d = self.x[where] - self.workers[w].live[where]
+        groups = self.per_element(np.arange(len(rates)))[where]
+        result, still_left = rates.copy(), np.zeros_like(rates)
+        for g in range(len(rates)):
+            fresh = np.sqrt(max(np.square(d[groups == g]).sum() - left[g] ** 2, 0.0))
+            in_units = np.hypot(fresh / rates[g] if rates[g] > 0 else 0, left[g] / left_rates[g] if left_rates[g] > 0 else 0)
+            if in_units > 0:
+                result[g] = np.hypot(fresh, left[g]) / in_units
+            still_left[g] = np.linalg.norm((d - sent)[groups == g])
+        fragment.residues[w] = (still_left, result)
+        return result
 
     def restart(self, live, x, sent, move):
         if self.o["restart"] == "paper":
@@ -412,6 +438,9 @@ class Oracle:
                    for worker, since in zip(self.workers, fragment.since)]
         rates = [self.rates_of(since) for since in fragment.since]
         sent = [self.sent(worker, fragment, w) for worker, w in zip(self.workers, weights)]
+        rates = [self.rates_of_all(fragment, w, r, s) if weights[w] > 0 else r
+                 for w, (r, s) in enumerate(zip(rates, sent))]
+        trained = self.trained(fragment, weights)
         D = np.zeros_like(self.x[fragment.where])
         size = 0.0
         if sum(weights) > 0:
@@ -429,7 +458,7 @@ class Oracle:
                 worker.live[fragment.where] = self.x[fragment.where]
         fragment.in_flight.append(Exchange(self.due(f), D, sent, self.x[fragment.where].copy(),
                                            self.agreed_rates(weights, rates), size, fragment.since[0].steps,
-                                           self.beta()))
+                                           self.beta(), trained))
         for w, since in enumerate(fragment.since):
             fragment.since[w] = Since(len(self.case["groups"]))
             if weights[w] == 0 and self.o["restart"] == "keep":
@@ -451,7 +480,7 @@ class Oracle:
         gamma = self.per_element(self.guarded_rates(exchange))[where] if self.o["rate_units"] else np.ones(len(exchange.D))
         scale = self.burst_factor(fragment, exchange) / self.staleness_gap(exchange, fragment)
         g = scale * exchange.D / self.rate_in(gamma)
-        beta = exchange.beta * self.trained(fragment, exchange.D, gamma)
+        beta = exchange.beta * exchange.trained
         self.m[where] = self.clip(beta * self.m[where] + g)
         direction = g + beta * self.m[where] if self.o["nesterov"] else self.m[where]
         move = self.o["outer_rate"] * self.rate_out(gamma) * direction

@@ -457,41 +457,6 @@ TEST(Blocks, ApplyAndNormsEqualThoseOfTheSameFloats) {
   }
 }
 
-TEST(Blocks, NarrowGivesTheSameNumbers) {
-  for (const Wire wire : kWires) {
-    const at::Tensor values = State::random(1000).sum;
-    const Wired all(encode_with(fused::best_kernel(), values, wire).blocks, wire, 1000);
-    const at::Tensor decoded = decode(all);
-    for (const auto& [begin, size] : {std::pair{0, 1000}, {64, 936}, {128, 1}, {63, 2}, {70, 500}, {999, 1}, {5, 0}}) {
-      EXPECT_TRUE(at::equal(decode(all.narrow(begin, size)), decoded.narrow(0, begin, size)));
-      EXPECT_TRUE(at::equal(decode(all.narrow(3, 997).narrow(begin > 3 ? begin - 3 : 0, 1)),
-                            decoded.narrow(0, std::max(begin, 3), 1)));
-    }
-    EXPECT_EQ(squared_norm(all.narrow(128, 64)),
-              encode_with(fused::best_kernel(), decoded.narrow(0, 128, 64), wire).norm);
-    EXPECT_THROW(squared_norm(all.narrow(100, 64)), c10::Error);
-    EXPECT_THROW(all.narrow(990, 11), c10::Error);
-  }
-}
-
-// A parameter of the blocks' middle, with one number that is large or not.
-TEST(Blocks, RestIfRoundingReadsFromTheMiddleOfABlock) {
-  for (const Wire wire : kWires) {
-    for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
-      for (const std::int64_t at : {69, 70, 80, 269, 270}) {
-        const at::Tensor values = at::zeros({400});
-        values[at] = 1;
-        const Wired sum = Wired(encode_with(fused::best_kernel(), values, wire).blocks, wire, 400).narrow(70, 200);
-        const at::Tensor consensus = at::ones({200}, dtype);
-        const at::Tensor momentum = at::ones({200}, dtype);
-        rest_if_rounding(sum, 1, consensus, momentum, 0.1);
-        const bool rests = at < 70 || at >= 270;
-        EXPECT_EQ(momentum.count_nonzero().item<int>(), rests ? 0 : 200) << at;
-      }
-    }
-  }
-}
-
 TEST(Blocks, RefusesWhatDoesNotFit) {
   const State s = State::random(100);
   const at::Tensor blocks = room(Wire::kInt8, 100);

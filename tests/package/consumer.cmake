@@ -16,5 +16,5 @@ endif()
 run(${CMAKE_COMMAND} -S ${CONSUMER} -B ${WORK}/build -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${COMPILER}
   -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_EXE_LINKER_FLAGS=${LINKER_FLAGS} -DCMAKE_CXX_FLAGS=${flags})
 run(${CMAKE_COMMAND} --build ${WORK}/build)
-run(${WORK}/build/consumer)
+run(${CMAKE_COMMAND} -E chdir ${WORK}/build ${WORK}/build/consumer)
 file(REMOVE_RECURSE ${WORK})

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <mutex>
 
@@ -284,6 +285,94 @@ TEST(BlockWire, AWholeRunKeepsAllProgress) {
 }
 
 // A worker whose parameters are no longer finite has no say; the others go on, and at the end it has their model.
+/// Two workers whose parameters move by given steps: Core alone, without gradients.
+at::Tensor consensus_after(const Options& options, const std::vector<std::int64_t>& sizes, int steps,
+                           const std::function<double(int)>& rate_of,
+                           const std::function<at::Tensor(int rank, int step, std::size_t parameter)>& direction) {
+  std::vector<at::Tensor> ends(2);
+  run_workers(2, [&](const Cluster& cluster) {
+    TrainedModel model;
+    for (const std::int64_t size : sizes) {
+      model.parameters.push_back({at::zeros({size}).requires_grad_(), std::to_string(model.parameters.size())});
+    }
+    Core core(cluster, model, options);
+    for (int step = 0; step < steps; ++step) {
+      const double rate = rate_of(step);
+      if (core.begin_step({rate})) {
+        const at::NoGradGuard no_grad;
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+          model.parameters[i].tensor.sub_(direction(cluster.rank(), step, i), rate);
+        }
+      }
+      core.end_step({rate});
+    }
+    std::vector<at::Tensor> parts;
+    core.with_consensus([&] {
+      for (const Parameter& parameter : model.parameters) parts.push_back(parameter.tensor.detach().clone());
+    });
+    ends[static_cast<std::size_t>(cluster.rank())] = at::cat(parts);
+  });
+  EXPECT_TRUE(ends[0].equal(ends[1]));
+  return ends[0];
+}
+
+/// What rounding left behind at a high rate goes out at a low one. In units of that, momentum would remember a
+/// multiple of it, and let it loose when the rate rises again.
+TEST(BlockWire, ARateThatFallsAndRisesDoesNotMultiplyWhatRoundingLeft) {
+  const auto random_walk = [](int rank, int step, std::size_t) { return random(500, 1000 * rank + step); };
+  const auto pause = [](int step) { return step >= 80 && step < 104 ? 1e-4 : 1.0; };
+  const auto restarts = [](int step) { return 0.5 * (1 + std::cos(M_PI * (step % 88) / 88)); };
+  const auto run = [&](Wire wire, double clip, const std::function<double(int)>& rate_of) {
+    const Options options{.local_steps = 8, .fragments = 1, .momentum = 0.3, .clip = clip, .wire = wire};
+    return consensus_after(options, {500}, 264, rate_of, random_walk);
+  };
+  const auto error = [&](Wire wire, double clip, const std::function<double(int)>& rate_of) {
+    const at::Tensor plain = run(Wire::kPlain, clip, rate_of);
+    return ((run(wire, clip, rate_of) - plain).norm() / plain.norm()).item<double>();
+  };
+  for (const Wire wire : kWires) {
+    for (const double clip : {0.0, 4.0}) {
+      const double usual = error(wire, clip, [](int) { return 1.0; });  // what is yet to be heard, and no more
+      EXPECT_LT(error(wire, clip, pause), 1.5 * usual) << name(wire) << ", clip " << clip;
+      EXPECT_LT(error(wire, clip, restarts), 1.5 * usual) << name(wire) << ", clip " << clip;
+    }
+  }
+}
+
+/// Slow ones share a block with fast ones, and are heard only now and then: that is no reason to forget what they did.
+TEST(BlockWire, MomentumOfWhatIsSeldomHeardIsNotForgotten) {
+  const auto constant = [](int, int, std::size_t parameter) {
+    return parameter == 0 ? at::full({16}, 0.2) : at::ones({48});
+  };
+  constexpr int kTau = 6, kRounds = 60;
+  constexpr double kBeta = 0.5;
+  const double expected = 0.2 * kTau * kRounds / (1 - kBeta);
+  for (const Wire wire : kWires) {
+    const Options options{.local_steps = kTau, .fragments = 1, .momentum = kBeta, .clip = 0, .wire = wire};
+    const at::Tensor end = consensus_after(
+        options, {16, 48}, kTau * kRounds, [](int) { return 1.0; }, constant);
+    EXPECT_NEAR(-end.narrow(0, 0, 16).mean().item<double>(), expected, 0.15 * expected) << name(wire);
+  }
+}
+
+/// A parameter that nobody trains any more stands still, apart from what is yet to be heard of it.
+TEST(BlockWire, WhatIsFrozenRests) {
+  for (const Wire wire : {Wire::kPlain, Wire::kInt8}) {
+    const auto frozen_later = [](int, int step, std::size_t parameter) {
+      if (parameter == 1) return at::ones({200});
+      return at::full({64}, step < 40 ? 1.0 : 0.0);
+    };
+    const Options options{.local_steps = 4, .fragments = 1, .momentum = 0.9, .clip = 0, .wire = wire};
+    const auto after = [&](int steps) {
+      return consensus_after(
+                 options, {64, 200}, steps, [](int) { return 0.1; }, frozen_later)
+          .narrow(0, 0, 64)
+          .clone();
+    };
+    EXPECT_TRUE(at::allclose(after(60), after(100), 1e-3)) << name(wire);
+  }
+}
+
 TEST(LeftOut, NobodyIsPoisoned) {
   for (const Wire wire : {Wire::kPlain, Wire::kBfloat16, Wire::kInt8, Wire::kInt4, Wire::kInt2}) {
     for (const bool everybody : {false, true}) {

@@ -229,21 +229,34 @@ TEST(Core, NothingIsLookedAtInTheApplyPass) {
     move.mix = 0.5;
     EXPECT_NO_THROW(outer::apply(sum, momentum, consensus, sent, live, move, /*want_norm=*/false));
   }
-  EXPECT_NO_THROW(outer::rest_if_rounding(sum, 1, consensus, momentum, 0.1));
+  EXPECT_FALSE(outer::is_rounding(consensus, live, momentum, 0.1));
 }
 
-TEST(Core, RestsTheMomentumOfWhatNobodyTrains) {
+TEST(Core, KnowsWhatNobodyTrains) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     const at::Tensor consensus = at::full({64}, 3, dtype);
+    const at::Tensor momentum = at::ones({64}, dtype);
     for (const double progress : {0.0, 1e-7, 1e-2}) {
-      const at::Tensor sum = at::zeros({64}, dtype);
-      sum[63] = progress;
-      const at::Tensor momentum = at::ones({64}, dtype);
-      const at::Tensor by_operators = momentum.clone();
-      outer::rest_if_rounding(sum, 0.5, consensus, momentum, 0.1);
-      outer::with_operators::rest_if_rounding(sum, 0.5, consensus, by_operators, 0.1);
-      EXPECT_TRUE(momentum.equal(progress > 1e-3 ? at::ones_like(momentum) : at::zeros_like(momentum)));
-      EXPECT_TRUE(momentum.equal(by_operators));
+      const at::Tensor live = consensus.clone();
+      live[63] -= progress;
+      EXPECT_EQ(outer::is_rounding(consensus, live, momentum, 0.1), progress < 1e-3);
+      EXPECT_EQ(outer::with_operators::is_rounding(consensus, live, momentum, 0.1), progress < 1e-3);
+    }
+  }
+}
+
+TEST(Core, KnowsWhatRoundingLeavesBehind) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    for (const std::int64_t size : {0, 1, 7, 256, 1000}) {
+      at::manual_seed(size);
+      const at::Tensor consensus = at::randn({size}, dtype), live = at::randn({size}, dtype);
+      const at::Tensor sent = at::randn({size}, dtype);
+      const at::Tensor d = (consensus - live).to(at::kDouble);
+      const outer::LeftBehind left = outer::left_behind(consensus, live, sent);
+      EXPECT_NEAR(left.progress, d.square().sum().item<double>(), 1e-6 * (1 + left.progress));
+      EXPECT_NEAR(left.left, (d - sent).square().sum().item<double>(), 1e-6 * (1 + left.left));
+      const outer::LeftBehind by_operators = outer::with_operators::left_behind(consensus, live, sent);
+      EXPECT_NEAR(left.left, by_operators.left, 1e-6 * (1 + left.left));
     }
   }
 }

@@ -92,16 +92,18 @@ struct Worker {
       : recipe(resolve(options)),
         toy({1, 37, 100}, 1),
         island(cluster, 1, cluster.communicator("data", Carries::kTensors)),
-        flat(test::as_parameters(toy.parameter)),
-        shard(flat, 0) {
+        model{.parameters = test::as_parameters(toy.parameter)},
+        flat(model.parameters),
+        shard(flat, 0),
+        names(flat, shard, model) {
     std::unique_ptr<WireFormat> wire;
     if (staged) {
       wire = std::make_unique<HalvesWire>(island, newest);
     } else {
       wire = make_wire(recipe, island, flat.data(), shard.numel());
     }
-    exchange = std::make_unique<ProgressExchange>(cluster.communicator("control"), 1, island, flat, shard, flat.data(),
-                                                  1, recipe, std::move(wire), trace);
+    exchange = std::make_unique<ProgressExchange>(cluster.communicator("control"), 1, island, flat, shard, names,
+                                                  flat.data(), 1, recipe, std::move(wire), trace);
   }
   void step(int rank, int number) {
     const at::NoGradGuard no_grad;
@@ -113,8 +115,10 @@ struct Worker {
   const Recipe recipe;
   test::Toy toy;
   Island island;
+  const TrainedModel model;
   FlatParameters flat;
   Shard shard;
+  NamedStretches names;
   Trace trace;
   std::unique_ptr<ProgressExchange> exchange;
 };

@@ -1,6 +1,7 @@
 #include "train/loop.h"
 
 #include <co2/error.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -193,7 +194,7 @@ TEST(Loop, AccumulationOfHalfBatchesCountsTheSameTokens) {
 TEST(Loop, EveryOptimizerAndScheduleTrainsAlone) {
   const test::TestFolder folder;
   for (const std::string optimizer : {"adamw", "adam", "sgd"}) {
-    auto config = quick(folder / "run");
+    auto config = quick(folder / optimizer);
     config.optimizer = optimizer;
     config.schedule = optimizer == "adam" ? "linear" : "constant";
     config.learning_rate = optimizer == "sgd" ? 0.1 : 3e-3;
@@ -219,6 +220,52 @@ TEST(Loop, OneWorkersWishStopsAllAfterTheSameStepAndSavesWhatThereIs) {
   EXPECT_LT(outcome.results[0].steps, 100);
   EXPECT_EQ(Json::parse(read_file(folder / "run/summary.json"))["interrupted"], true);
   EXPECT_TRUE(fs::exists(folder / "run/model/model.safetensors"));
+}
+
+/// Stopped after one step, in the middle of rounds and at their ends: the same model, and the same lines of
+/// metrics.jsonl but for times.
+TEST(Loop, AStoppedRunGoesOnAsIfNothingHadHappened) {
+  const auto without_times = [](const fs::path& path) {
+    std::vector<Json> lines = lines_of(path);
+    for (Json& line : lines) {
+      for (const char* key : {"wall_seconds", "training_seconds", "tokens_per_second", "overlap", "exposed_seconds",
+                              "transfer_seconds", "bytes"}) {  // (what was on the wire is not counted again)
+        line.erase(key);
+      }
+    }
+    return lines;
+  };
+  const test::TestFolder folder;
+  for (const int workers : {1, 3}) {
+    const auto config_of = [&](const std::string& name) {
+      auto config = quick(folder / fmt::format("{}-{}", workers, name));
+      config.steps = 14;
+      config.eval_every = 5;
+      config.sync.momentum = 0.3;
+      return config;
+    };
+    const TrainConfig undisturbed = config_of("whole");
+    run_workers(workers, undisturbed, folder / "screen");
+    for (const int stop_after : {1, 2, 3, 4, 5, 6, 9, 12}) {
+      TrainConfig config = config_of(std::to_string(stop_after));
+      // A wish is heard two steps later.
+      std::vector<int> asked(static_cast<std::size_t>(workers), 0);
+      const auto stopped = run_workers(workers, config, folder / "screen",
+                                       [&](int rank) { return ++asked[static_cast<std::size_t>(rank)] >= stop_after; });
+      ASSERT_EQ(stopped.errors, std::vector<std::string>(static_cast<std::size_t>(workers)));
+      EXPECT_TRUE(stopped.results[0].interrupted);
+      EXPECT_EQ(stopped.results[0].checkpoints.made, 1);
+      config.resume = true;
+      const auto again = run_workers(workers, config, folder / "screen");
+      ASSERT_EQ(again.errors, std::vector<std::string>(static_cast<std::size_t>(workers)));
+      EXPECT_EQ(again.results[0].steps, 14);
+      EXPECT_GE(again.results[0].wall_seconds, stopped.results[0].training_seconds);
+      EXPECT_EQ(read_file(config.out / "model/model.safetensors"),
+                read_file(undisturbed.out / "model/model.safetensors"))
+          << workers << " workers, stopped at " << stopped.results[0].steps;
+      EXPECT_EQ(without_times(config.out / "metrics.jsonl"), without_times(undisturbed.out / "metrics.jsonl"));
+    }
+  }
 }
 
 TEST(Loop, AnUnwritableFolderIsAnErrorOnAllWorkersBeforeTraining) {

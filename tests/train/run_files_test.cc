@@ -3,11 +3,12 @@
 #include <co2/error.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
-#include <set>
 
 #include "base/files.h"
 #include "support/temporary.h"
+#include "train/every.h"
 #include "train/folders.h"
 
 namespace co2::train {
@@ -29,24 +30,66 @@ TEST(RunFiles, AFolderThatIsTakenIsNotSharedWithAnotherRun) {
   EXPECT_THROW(claim_folder(folder / "runs/a-3/b"), DataError);
 }
 
-TEST(RunFiles, ANewRunRemovesWhatAnEarlierOneLeftAndNothingElse) {
+TEST(RunFiles, AFolderWithARunInItIsLeftAlone) {
+  for (const char* left : {"summary.json", "metrics.jsonl", "checkpoints/step-000000000001/manifest.json"}) {
+    const test::TestFolder folder;
+    const fs::path run = folder / "run";
+    put(run / left, "old");
+    put(run / "config.json", "old");
+    EXPECT_THROW(begin_run_folder(run, "new"), DataError) << left;
+    EXPECT_EQ(read_file(run / left), "old");
+    EXPECT_EQ(read_file(run / "config.json"), "old");
+    resume_run_folder(run, "new");
+    EXPECT_EQ(read_file(run / left), "old");
+    EXPECT_EQ(read_file(run / "config.json"), "new");
+  }
+}
+
+TEST(RunFiles, ANewRunMayBeWhereOtherFilesAre) {
   const test::TestFolder folder;
   const fs::path run = folder / "run";
-  for (const char* name : {"summary.json", "trace.json", "metrics.jsonl", "config.json", "model/model.safetensors",
-                           "model/config.json", "notes.txt"}) {
-    put(run / name, "old");
-  }
+  put(run / "notes.txt", "mine");
   begin_run_folder(run, "new");
-  EXPECT_EQ(read_file(run / "config.json"), "new");
-  EXPECT_EQ(read_file(run / "notes.txt"), "old");
-  std::set<std::string> left;
-  for (const auto& entry : fs::directory_iterator(run)) left.insert(entry.path().filename());
-  EXPECT_EQ(left, (std::set<std::string>{"config.json", "notes.txt"}));
-
-  put(run / "model/mine.txt", "mine");
   begin_run_folder(run, "");
   EXPECT_EQ(read_file(run / "config.json"), "new");
-  EXPECT_EQ(read_file(run / "model/mine.txt"), "mine");
+  EXPECT_EQ(read_file(run / "notes.txt"), "mine");
+}
+
+TEST(Metrics, GoOnWhereTheyWereSaved) {
+  const test::TestFolder folder;
+  const fs::path path = folder / "metrics.jsonl";
+  const auto append = [](MetricsFile& file, std::int64_t step) { file.append({.step = step}); };
+  {
+    MetricsFile file(path, "tokens", std::nullopt);
+    for (const std::int64_t step : {1, 2, 2, 3}) append(file, step);
+    EXPECT_EQ(file.lines(), 4);
+  }
+  std::ofstream(path, std::ios::app) << R"({"step": 4, "train_lo)";  // the machine went down
+  {
+    MetricsFile file(path, "tokens", 2);
+    EXPECT_EQ(file.lines(), 2);
+    append(file, 2);
+  }
+  const std::string three = read_file(path);
+  EXPECT_EQ(std::count(three.begin(), three.end(), '\n'), 3);
+  {
+    MetricsFile file(path, "tokens", 10);  // some were lost: what is there stays
+    EXPECT_EQ(file.lines(), 3);
+  }
+  EXPECT_EQ(read_file(path), three);
+  { MetricsFile file(path, "tokens", 0); }
+  EXPECT_EQ(read_file(path), "");
+}
+
+TEST(Every, IsStepsOrTime) {
+  EXPECT_EQ(parse_every("x", "500").steps, 500);
+  EXPECT_EQ(parse_every("x", "0").steps, 0);
+  EXPECT_EQ(parse_every("x", "90s").seconds, 90);
+  EXPECT_EQ(parse_every("x", "1.5h").seconds, 5400);
+  EXPECT_EQ(parse_every("x", "10m").steps, 0);
+  for (const char* text : {"", "soon", "-1", "-1s", "0s", "nanm", "1d", "1e30h", "5 m", "99999999999999999999"}) {
+    EXPECT_THROW(parse_every("x", text), OptionError) << text;
+  }
 }
 
 }  // namespace

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 
+#include "sync/visiting.h"
+#include "train/checkpoint_weights.h"
 #include "train/config.h"
 #include "train/data/corpus.h"
 #include "train/data/windows.h"
 #include "train/gpt/gpt.h"
 #include "train/gpt/gpt_export.h"
+#include "train/gpt/gpt_import.h"
 #include "train/gpt/gpt_options.h"
 #include "train/task.h"
 
@@ -66,6 +69,8 @@ class GptTask : public Task {
 
   void export_model(const std::filesystem::path& folder) override { export_gpt(*model_, folder); }
 
+  void import_model(const std::filesystem::path& folder) override { import_gpt(*model_, folder); }
+
   std::string sample() override {
     const int length = own(config_).sample_bytes;
     return length > 0 ? printable(sample_text(*model_, "\n", length, kSampleTemperature, config_.seed)) : "";
@@ -75,6 +80,8 @@ class GptTask : public Task {
     const auto& corpus = windows_.corpus();
     return {corpus.name, corpus.sha256, static_cast<std::int64_t>(corpus.text.size())};
   }
+
+  void visit(StateVisitor& visitor) override { visit_counter(visitor, "draw", draw_); }
 
  private:
   TrainConfig config_;
@@ -91,6 +98,17 @@ class GptTask : public Task {
 
 std::unique_ptr<Task> make_gpt_task(const TrainConfig& config, const TaskContext& context) {
   return std::make_unique<GptTask>(config, context);
+}
+
+void export_gpt_weights(const TrainConfig& config, const CheckpointWeights& weights,
+                        const std::filesystem::path& folder) {
+  const at::NoGradGuard no_grad;
+  const Gpt model(gpt_config(config), config.seed);
+  for (const auto& parameter : model.named_parameters()) {
+    const at::Tensor& values = parameter.value();
+    values.view({-1}).copy_(weights.read(parameter.key(), values.numel()));
+  }
+  export_gpt(model, folder);
 }
 
 }  // namespace co2::train

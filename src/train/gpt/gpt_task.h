@@ -8,4 +8,8 @@ namespace co2::train {
 
 std::unique_ptr<Task> make_gpt_task(const TrainConfig& config, const TaskContext& context);
 
+/// TaskType::export_weights.
+void export_gpt_weights(const TrainConfig& config, const CheckpointWeights& weights,
+                        const std::filesystem::path& folder);
+
 }  // namespace co2::train

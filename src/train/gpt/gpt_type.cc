@@ -87,6 +87,7 @@ TaskType gpt_type() {
       .check_data = [](const TrainConfig& config) { check_corpus(task_options<GptOptions>(config).corpus); },
       .fetch_data = fetch_data,
       .make = make_gpt_task,
+      .export_weights = export_gpt_weights,
   };
 }
 

@@ -1,12 +1,14 @@
 // Two workers in one process fit y = 3 x - 1, each on samples of its own: with a module and an optimizer, and once more
-// with two tensors. Exits with 0 if both end on the same line, and that line is close to the right one.
+// with two tensors, and with a checkpoint in the middle. Exits with 0 if both end on the same line, and that line is close to the right one.
 #include <co2/c10d.h>
+#include <co2/checkpoint.h>
 #include <co2/co2.h>
 #include <torch/torch.h>
 
 #include <cmath>
 #include <cstdio>
 #include <exception>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -54,6 +56,37 @@ Line train_by_hand(const co2::Cluster& cluster) {
   return {slope.item<double>(), offset.item<double>()};
 }
 
+/// The same in two lives: after 150 steps, in the middle of a round, everything is gone but the checkpoint.
+Line train_in_two_lives(const co2::Cluster& cluster) {
+  Line line;
+  for (const std::int64_t until : {150, 400}) {
+    torch::nn::Linear model(1, 1);
+    torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.1));
+    co2::Synchronizer sync(cluster, *model, optimizer, {.strategy = co2::Strategy::kCo2, .local_steps = 4});
+    co2::Saver saver(cluster, "run");
+    std::int64_t step = 0;
+    const auto mine = [&](co2::StateVisitor& visitor) { visitor.number("step", step); };
+    saver.restore(sync, mine);
+    if (until == 400 && step != 150) throw std::runtime_error("the checkpoint was not found");
+    for (; step < until; ++step) {
+      auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<std::uint64_t>(2 * step + cluster.rank()));
+      const auto x = torch::rand({16, 1}, generator);
+      optimizer.zero_grad();
+      torch::mse_loss(model->forward(x), 3 * x - 1).backward();
+      sync.step();
+    }
+    saver.save(sync, mine);
+    saver.wait();
+    for (const co2::SaveReport& report : saver.reports()) {
+      if (!report.problem.empty()) throw std::runtime_error(report.problem);
+    }
+    if (until < 400) continue;
+    sync.finish();
+    line = {model->weight.item<double>(), model->bias.item<double>()};
+  }
+  return line;
+}
+
 bool all_fit(Line (*train_one)(const co2::Cluster&)) {
   const auto clusters = co2::Cluster::in_process(2);
   std::vector<Line> lines(clusters.size());
@@ -94,5 +127,5 @@ int main() {
     return 1;
   } catch (const co2::OptionError&) {
   }
-  return all_fit(train) && all_fit(train_by_hand) ? 0 : 1;
+  return all_fit(train) && all_fit(train_by_hand) && all_fit(train_in_two_lives) ? 0 : 1;
 }

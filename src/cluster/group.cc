@@ -1,13 +1,13 @@
-#include "train/group.h"
+#include "cluster/group.h"
 
+#include <ATen/ATen.h>
 #include <co2/error.h>
 #include <fmt/format.h>
-#include <torch/torch.h>
 
 #include <cstring>
 #include <exception>
 
-namespace co2::train {
+namespace co2 {
 
 bool Group::agree(bool mine) {
   const auto refused = at::full({1}, mine ? 0.0 : 1.0, at::kDouble);
@@ -54,4 +54,4 @@ std::vector<std::string> Group::gather(const std::string& mine) {
 
 void Group::barrier() { communicator_->barrier()->wait(); }
 
-}  // namespace co2::train
+}  // namespace co2

@@ -1,4 +1,4 @@
-#include "train/group.h"
+#include "cluster/group.h"
 
 #include <co2/cluster.h>
 #include <co2/error.h>
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace co2::train {
+namespace co2 {
 namespace {
 
 TEST(Group, AnyExceptionOnOneWorkerIsAnErrorOnAll) {
@@ -35,4 +35,4 @@ TEST(Group, AnyExceptionOnOneWorkerIsAnErrorOnAll) {
 }
 
 }  // namespace
-}  // namespace co2::train
+}  // namespace co2

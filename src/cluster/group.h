@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace co2::train {
+namespace co2 {
 
 /// Blocking exchanges of small things between workers, for the moments before and after training and for evaluations.
 /// All members are collective.
@@ -34,4 +34,4 @@ class Group {
   std::shared_ptr<Communicator> communicator_;
 };
 
-}  // namespace co2::train
+}  // namespace co2

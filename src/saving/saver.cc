@@ -1,0 +1,365 @@
+#include <co2/checkpoint.h>
+#include <co2/error.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/names.h"
+#include "checkpoint/part.h"
+#include "cluster/group.h"
+#include "saving/file_systems.h"
+#include "saving/part_visitors.h"
+
+namespace co2 {
+
+namespace {
+
+constexpr auto kMine = "mine/";  // names of what a user adds
+
+std::int64_t bytes_of(const checkpoint::Part& part) {
+  std::int64_t bytes = 0;
+  for (const auto& [name, tensor] : part.tensors) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+/// What a worker tells the others about its file: "ok <bytes> <checksum>", or what went wrong.
+std::string text_of(const checkpoint::FileEntry& entry) { return fmt::format("ok {} {}", entry.bytes, entry.checksum); }
+std::optional<checkpoint::FileEntry> entry_from(const std::string& text, int worker) {
+  constexpr std::string_view kOk = "ok ";
+  if (!text.starts_with(kOk)) return std::nullopt;
+  checkpoint::FileEntry entry;
+  entry.name = checkpoint::worker_file(worker);
+  const char* const end = text.data() + text.size();
+  const auto [after, problem] = std::from_chars(text.data() + kOk.size(), end, entry.bytes);
+  if (problem != std::errc() || after == end) return std::nullopt;
+  entry.checksum.assign(after + 1, end);
+  return entry;
+}
+
+}  // namespace
+
+class Saver::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  /// What is saved: a Synchronizer, or a Core with what shows its optimizer's state.
+  struct Run {
+    std::function<void(std::shared_ptr<StateVisitor>, std::function<void(bool)>)> snapshot;
+    std::function<void(StateVisitor&)> visit;
+    std::function<void()> settle;
+    std::int64_t steps = 0;
+    int island_size = 1;
+    int zero = 0;
+  };
+
+  Impl(const Cluster& cluster, const std::filesystem::path& run, SaverOptions options)
+      : rank_(cluster.rank()),
+        size_(cluster.size()),
+        options_(std::move(options)),
+        group_(cluster.communicator("checkpoints")),
+        background_(cluster.communicator("checkpoints being written")),
+        store_(run) {
+    if (options_.keep < 1)
+      throw OptionError(fmt::format("keep = {} is not allowed: it must be 1 or more", options_.keep));
+    token_ = group_.gather(rank_ == 0 ? checkpoint::new_token() : "").front();
+    here_ = workers_that_share(store_.folder(), token_, rank_, group_);
+    group_.all_or_none("clear away what an earlier run left half written", [&] {
+      if (publishes()) store_.remove_partials();
+    });
+    writer_ = std::thread([this] { write_what_comes(); });
+  }
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+    }
+    changed_.notify_all();
+    writer_.join();
+  }
+
+  void save(const Run& run, const Mine& mine) {
+    const Clock::time_point begin = Clock::now();
+    wait(run.settle);
+    settle_ = run.settle;  // the run must be there when somebody waits
+    const auto job = std::make_shared<Job>();
+    const auto visitor = std::make_shared<PartWriter>(job->part, std::move(memory_));
+    Prefixed prefixed(*visitor, kMine);
+    if (mine) mine(prefixed);
+    job->manifest = {.step = run.steps, .workers = size_, .island_size = run.island_size, .zero = run.zero};
+    for (const auto& [name, value] : options_.about) job->manifest.about.emplace(name, value);
+    {
+      const std::lock_guard lock(mutex_);
+      state_ = State::kArriving;
+    }
+    // What is on the wire may arrive when there is no Saver any more.
+    run.snapshot(visitor, [self = weak_from_this(), job](bool complete) {
+      job->shown = true;
+      job->complete = complete;
+      const std::shared_ptr<Impl> saver = self.lock();
+      if (saver && job->copied) saver->hand_over(job);
+    });
+    job->stalled_seconds = seconds_since(begin);
+    job->copied = true;
+    if (job->shown) hand_over(job);
+  }
+
+  /// `settle`: has what is on the wire arrive, and be shown.
+  void wait(const std::function<void()>& settle) {
+    std::unique_lock lock(mutex_);
+    if (state_ == State::kArriving && settle) {
+      lock.unlock();
+      settle();
+      lock.lock();
+    }
+    changed_.wait(lock, [&] { return state_ == State::kIdle; });
+  }
+  void wait() { wait(settle_); }
+
+  std::vector<SaveReport> reports() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(reports_, {});
+  }
+
+  std::optional<std::int64_t> restore(const Run& run, const Mine& mine) {
+    wait(settle_);
+    const std::optional<Good> good = newest_good_everywhere();
+    if (!good) return std::nullopt;
+    group_.all_or_none("read its part of the checkpoint", [&] {
+      const std::filesystem::path file = good->path / checkpoint::worker_file(rank_);
+      part_ = checkpoint::read_part(file, checkpoint::file_of(good->manifest, rank_, good->path));
+    });
+    PartReader reader(part_, (good->path / checkpoint::worker_file(rank_)).string());
+    group_.all_or_none("put the checkpoint in place", [&] {
+      run.visit(reader);
+      Prefixed prefixed(reader, kMine);
+      if (mine) mine(prefixed);
+      reader.require_all_read();
+    });
+    part_ = {};
+    return good->manifest.step;
+  }
+
+  const std::vector<PassedOver>& passed_over() const { return passed_over_; }
+
+ private:
+  enum class State { kIdle, kArriving, kWriting };
+  struct Job {
+    checkpoint::Part part;
+    checkpoint::Manifest manifest;
+    double stalled_seconds = 0;
+    bool copied = false;    // all that was here
+    bool shown = false;     // and all that was on the wire, or dropped
+    bool complete = false;  // not dropped
+  };
+  struct Good {
+    std::filesystem::path path;
+    checkpoint::Manifest manifest;
+  };
+
+  void hand_over(const std::shared_ptr<Job>& job) {
+    const std::lock_guard lock(mutex_);
+    job_ = job;
+    state_ = State::kWriting;
+    changed_.notify_all();
+  }
+
+  bool publishes() const { return here_.front() == rank_; }
+
+  void write_what_comes() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return ended_ || job_; });
+      if (!job_) return;
+      const std::shared_ptr<Job> job = std::exchange(job_, nullptr);
+      lock.unlock();
+      const Clock::time_point begin = Clock::now();
+      SaveReport report = write(*job);
+      lock.lock();
+      report.stalled_seconds = job->stalled_seconds;
+      report.written_seconds = seconds_since(begin);
+      reports_.push_back(std::move(report));
+      memory_ = std::move(job->part);
+      state_ = State::kIdle;
+      changed_.notify_all();
+    }
+  }
+
+  /// Never throws: a checkpoint that could not be written is no reason to end a run.
+  SaveReport write(Job& job) noexcept {
+    SaveReport report;
+    report.step = job.manifest.step;
+    try {
+      const std::string mine = attempt([&] {
+        if (!job.complete) throw DataError("the run ended before everything had arrived");
+        checkpoint::require_space(store_.folder(), bytes_of(job.part));
+        const auto folder = store_.begin(job.manifest.step, token_);
+        const checkpoint::FileEntry entry = checkpoint::write_part(folder, rank_, job.part);
+        report.bytes = entry.bytes;
+        return text_of(entry);
+      });
+      const std::vector<std::string> files = background_.gather(mine);
+      for (int worker = 0; worker < size_ && report.problem.empty(); ++worker) {
+        const std::string& text = files[static_cast<std::size_t>(worker)];
+        if (const auto entry = entry_from(text, worker)) {
+          job.manifest.files.push_back(*entry);
+        } else {
+          report.problem = problem_of(worker, text);
+        }
+      }
+      const bool all = report.problem.empty();
+      const std::string outcome = attempt([&]() -> std::string {
+        if (!publishes()) return "ok";
+        if (!all) {
+          store_.discard(job.manifest.step, token_);
+          return "ok";
+        }
+        store_.publish(token_, job.manifest, here_);
+        store_.prune(options_.keep, here_);
+        return "ok";
+      });
+      const std::vector<std::string> outcomes = background_.gather(outcome);
+      for (int worker = 0; worker < size_ && report.problem.empty(); ++worker) {
+        const std::string& text = outcomes[static_cast<std::size_t>(worker)];
+        if (text != "ok") report.problem = problem_of(worker, text);
+      }
+      if (report.problem.empty()) report.path = store_.path_of(job.manifest.step);
+    } catch (const std::exception& error) {
+      report.problem = error.what();
+    }
+    return report;
+  }
+
+  template <typename Body>
+  static std::string attempt(const Body& body) {
+    try {
+      return body();
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  }
+
+  std::string problem_of(int worker, const std::string& text) const {
+    return worker == rank_ ? text : fmt::format("worker {}: {}", worker, text);
+  }
+
+  /// Each worker looks at its own files only. A step that one of them can't use is no good for anybody.
+  std::optional<Good> newest_good_everywhere() {
+    passed_over_.clear();
+    std::vector<checkpoint::Listed> listed;
+    group_.all_or_none("read the folder of checkpoints", [&] { listed = store_.list(); });
+    const std::vector<std::string> counts = group_.gather(std::to_string(listed.size()));
+    if (std::all_of(counts.begin(), counts.end(), [](const std::string& count) { return count == "0"; })) {
+      return std::nullopt;
+    }
+    std::int64_t newest_allowed = checkpoint::kLastStep;
+    auto candidate = listed.begin();
+    while (true) {
+      candidate = std::find_if(candidate, listed.end(), [&](const checkpoint::Listed& c) {
+        if (c.step > newest_allowed) {
+          passed_over_.emplace_back(c.path, "another worker has none of this step that is good");
+          return false;
+        }
+        std::string problem = problem_with(c);
+        if (!problem.empty()) passed_over_.emplace_back(c.path, std::move(problem));
+        return passed_over_.empty() || passed_over_.back().first != c.path;
+      });
+      const std::int64_t mine = candidate == listed.end() ? -1 : candidate->step;
+      const std::vector<std::string> all = group_.gather(std::to_string(mine));
+      std::int64_t agreed = mine;
+      for (const std::string& text : all) agreed = std::min<std::int64_t>(agreed, std::stoll(text));
+      if (agreed < 0) refuse_all();
+      if (std::all_of(all.begin(), all.end(), [&](const std::string& text) { return std::stoll(text) == agreed; })) {
+        return Good{candidate->path, *candidate->manifest};
+      }
+      newest_allowed = agreed;
+    }
+  }
+
+  std::string problem_with(const checkpoint::Listed& candidate) const {
+    if (!candidate.manifest) return candidate.problem;
+    if (candidate.manifest->workers != size_) {
+      return fmt::format("it is of {} workers, and this run has {}", candidate.manifest->workers, size_);
+    }
+    return attempt([&] {
+      checkpoint::verify(candidate.path, std::vector<int>{rank_});
+      return std::string();
+    });
+  }
+
+  [[noreturn]] void refuse_all() const {
+    std::string reasons;
+    for (const auto& [path, problem] : passed_over_) reasons += fmt::format("\n  {}: {}", path.string(), problem);
+    if (reasons.empty()) reasons = "\n  (those of this worker are good: the others' messages say more)";
+    throw DataError(fmt::format("no checkpoint in {} is good on all workers:{}", store_.folder().string(), reasons));
+  }
+
+  const int rank_;
+  const int size_;
+  const SaverOptions options_;
+  Group group_;
+  Group background_;  // the writing thread's
+  checkpoint::Checkpoints store_;
+  std::string token_;
+  std::vector<int> here_;
+  std::function<void()> settle_;
+  checkpoint::Part part_;
+  std::vector<PassedOver> passed_over_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false;
+  State state_ = State::kIdle;
+  std::shared_ptr<Job> job_;  // that is to be written
+  std::vector<SaveReport> reports_;
+  checkpoint::Part memory_;  // of the last one: free to be used again when idle
+  std::thread writer_;       // the last member: it uses the others
+};
+
+Saver::Saver(const Cluster& cluster, const std::filesystem::path& run, const SaverOptions& options)
+    : impl_(std::make_shared<Impl>(cluster, run, options)) {}
+Saver::~Saver() = default;
+
+namespace {
+
+template <typename Run>
+Run as_run(Core& core, const Saver::Mine& inner) {
+  return {.snapshot = [&](auto visitor, auto over) { core.snapshot(std::move(visitor), std::move(over), inner); },
+          .visit = [&](StateVisitor& visitor) { core.visit(visitor, inner); },
+          .settle = [&] { core.settle(); },
+          .steps = core.steps(),
+          .island_size = core.options().island_size,
+          .zero = core.options().zero};
+}
+
+template <typename Run>
+Run as_run(Synchronizer& sync) {
+  return {.snapshot = [&](auto visitor, auto over) { sync.snapshot(std::move(visitor), std::move(over)); },
+          .visit = [&](StateVisitor& visitor) { sync.visit(visitor); },
+          .settle = [&] { sync.settle(); },
+          .steps = sync.steps(),
+          .island_size = sync.options().island_size,
+          .zero = sync.options().zero};
+}
+
+}  // namespace
+
+void Saver::save(Synchronizer& sync, const Mine& mine) { impl_->save(as_run<Impl::Run>(sync), mine); }
+void Saver::save(Core& core, const Mine& inner, const Mine& mine) { impl_->save(as_run<Impl::Run>(core, inner), mine); }
+std::optional<std::int64_t> Saver::restore(Synchronizer& sync, const Mine& mine) {
+  return impl_->restore(as_run<Impl::Run>(sync), mine);
+}
+std::optional<std::int64_t> Saver::restore(Core& core, const Mine& inner, const Mine& mine) {
+  return impl_->restore(as_run<Impl::Run>(core, inner), mine);
+}
+const std::vector<PassedOver>& Saver::passed_over() const { return impl_->passed_over(); }
+void Saver::wait() { impl_->wait(); }
+std::vector<SaveReport> Saver::reports() { return impl_->reports(); }
+
+}  // namespace co2

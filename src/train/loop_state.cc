@@ -1,0 +1,27 @@
+#include "train/loop_state.h"
+
+#include <fmt/format.h>
+
+#include "sync/visiting.h"
+
+namespace co2::train {
+
+void LoopState::visit(StateVisitor& visitor) {
+  visit_counter(visitor, "steps", steps);
+  co2::visit(visitor, "period", period);
+  visitor.number("first_loss", first_loss);
+  constexpr std::size_t kMost = 100'000'000;  // a twentieth of the longest run
+  losses.resize(visit_count(visitor, "losses", losses.size(), kMost));
+  for (std::size_t i = 0; i < losses.size(); ++i) visitor.number(fmt::format("losses/{}", i), losses[i]);
+  visitor.number("validation_loss_before", validation_loss_before);
+  visit_amount(visitor, "wall_seconds", wall_seconds);
+  visit_amount(visitor, "training_seconds", training_seconds);
+  visit_amount(visitor, "last_control", last_control);
+  visit_amount(visitor, "communication/transfer_seconds", communication.transfer_seconds);
+  visit_amount(visitor, "communication/exposed_seconds", communication.exposed_seconds);
+  visit_counter(visitor, "communication/bytes", communication.bytes);
+  visit_counter(visitor, "left_out", left_out);
+  visit_counter(visitor, "metrics_lines", metrics_lines);
+}
+
+}  // namespace co2::train

@@ -1,0 +1,183 @@
+"""Runs that end at any moment, and go on: to the same bytes, with every line of metrics.jsonl there once."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+
+import pytest
+
+from program import Started, co2, wait_for
+
+# 50 or more for a thorough look: CO2_KILLS=50 (make test-kill).
+KILLS = int(os.environ.get("CO2_KILLS", 8))
+TRAINING = ["--corpus", "synthetic", "--batch", 2, "--context", 32, "--local-steps", 3, "--fragments", 2,
+            "--eval-every", 8, "--eval-batches", 2, "--sample-bytes", 0, "--workers", 2]
+
+
+def train(folder, *more, **options):
+    return co2("train", *TRAINING, "--out", folder, *more, **options)
+
+
+def metrics(run):
+    """Without what depends on the clock."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [(line["step"], line["train_loss"], line["train_loss_step"], line["validation_loss"], line["learning_rate"])
+            for line in lines]
+
+
+def weights(run):
+    return (run / "model/model.safetensors").read_bytes()
+
+
+def steps_saved(run):
+    checkpoints = run / "checkpoints"
+    return sorted(int(entry.name.removeprefix("step-")) for entry in checkpoints.iterdir()
+                  if entry.name.startswith("step-")) if checkpoints.exists() else []
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The undisturbed run."""
+    run = tmp_path_factory.mktemp("whole") / "run"
+    result = train(run, "--steps", 40, "--checkpoint-every", 0)
+    assert result.returncode == 0, result.stderr
+    assert not (run / "checkpoints").exists()
+    return run
+
+
+def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(tmp_path, whole):
+    """All workers, one of them, or the one that started them; whenever: while loading, training, saving, ending."""
+    rng = random.Random(7)
+    run = tmp_path / "run"
+    arguments = ["train", *TRAINING, "--out", run, "--steps", 40, "--checkpoint-every", 2]
+    began = time.monotonic()
+    result = co2(*arguments)
+    assert result.returncode == 0, result.stderr
+    usual = time.monotonic() - began
+    assert weights(run) == weights(whole), "checkpoints change nothing"
+    shutil.rmtree(run)
+    resumed = []
+    for kill in range(KILLS):
+        with Started(*arguments) as started:
+            time.sleep(rng.uniform(0.1, 1.1) * usual)
+            pids = started.alive()
+            victims = {0: pids, 1: rng.sample(pids, min(1, len(pids)))}[kill % 2]
+            for pid in victims:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            _, _, said = started.finish()
+        for line in said.splitlines():
+            if "going on after step" in line:
+                resumed.append(int(line.split()[-1]))
+        if (run / "config.json").exists():
+            arguments = ["train", "--resume", run]
+    result = co2("train", "--resume", run)
+    assert result.returncode == 0, result.stderr
+    assert weights(run) == weights(whole)
+    assert metrics(run) == metrics(whole)
+    assert resumed == sorted(resumed), "no life of it lost what an earlier one had saved"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_run_that_is_stopped_saves_and_goes_on(tmp_path, whole, number):
+    run = tmp_path / "run"
+    with Started("train", *TRAINING, "--out", run, "--steps", 40) as started:
+        wait_for(lambda: (run / "metrics.jsonl").exists() and (run / "metrics.jsonl").read_text().count("\n") >= 3
+                 or started.process.poll() is not None)
+        started.signal(number)
+        code, _, said = started.finish()
+    assert code == 128 + number, said
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["interrupted"] and summary["checkpoints"]["made"] == 1
+    assert steps_saved(run) == [summary["steps"]] and summary["steps"] < 40
+    result = co2("train", "--resume", run)
+    assert result.returncode == 0, result.stderr
+    assert f"going on after step {summary['steps']}" in result.stderr
+    assert weights(run) == weights(whole)
+    assert metrics(run) == metrics(whole)
+
+
+def test_time_between_checkpoints(tmp_path):
+    run = tmp_path / "run"
+    result = train(run, "--steps", 60, "--checkpoint-every", "0.2s", "--keep", 3)
+    assert result.returncode == 0, result.stderr
+    assert 1 <= len(steps_saved(run)) <= 3
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["checkpoints"]["failed"] == 0 and summary["checkpoints"]["bytes"] > 1e6
+    assert "first checkpoint: " in result.stderr
+
+
+def test_the_newest_good_one_is_used(tmp_path):
+    run = tmp_path / "run"
+    assert train(run, "--steps", 30, "--checkpoint-every", 5, "--keep", 10).returncode == 0
+    reference = weights(run)
+    assert steps_saved(run) == [5, 10, 15, 20, 25, 30]
+    damaged = run / "checkpoints/step-000000000030/worker-00001.safetensors"
+    contents = bytearray(damaged.read_bytes())
+    contents[len(contents) // 2] ^= 1
+    damaged.write_bytes(contents)
+    (run / "checkpoints/step-000000000025/manifest.json").write_text("{}")
+    for command in ("list", "verify"):
+        result = co2("checkpoint", command, run)
+        assert result.returncode == 4, result.stdout
+        assert "NO GOOD" in result.stdout
+    told = json.loads(co2("checkpoint", "verify", run, "--json").stdout)
+    assert [(each["step"], each["problem"] is None) for each in told] == \
+        [(30, False), (25, False), (20, True), (15, True), (10, True), (5, True)]
+    assert "worker-00001.safetensors" in told[0]["problem"]
+    result = co2("train", "--resume", run)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("passed over") == 2 and "going on after step 20" in result.stderr
+    assert weights(run) == reference
+
+
+def test_what_is_in_a_checkpoint_can_be_seen(tmp_path):
+    run = tmp_path / "run"
+    assert train(run, "--steps", 6, "--checkpoint-every", 3).returncode == 0
+    shown = co2("checkpoint", "show", run)
+    assert shown.returncode == 0, shown.stderr
+    for word in ("step         6", "workers      2", "worker-00001.safetensors", "consensus/transformer.wte.weight", "F32"):
+        assert word in shown.stdout
+    told = json.loads(co2("checkpoint", "show", run, "--step", 3, "--json").stdout)
+    assert told["step"] == 3 and told["about"]["model"] == "nano" and len(told["files"]) == 2
+
+
+def test_a_folder_with_a_run_in_it_is_left_alone(tmp_path):
+    run = tmp_path / "run"
+    assert train(run, "--steps", 4, "--checkpoint-every", 2).returncode == 0
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    result = train(run, "--steps", 4)
+    assert result.returncode == 4 and "--resume" in result.stderr
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("arguments, code, words", [
+    (["--resume", "nothing"], 4, "there is no run in it"),
+    (["--resume", "run", "--out", "elsewhere"], 2, "leave out --out"),
+    (["--resume", "run", "--config", "x.toml"], 2, "leave out --config"),
+    (["--resume", "run", "--workers", 3], 4, "workers"),
+    (["--resume", "run", "--local-steps", 6], 4, "another model, kind of optimizer, or other options"),
+    (["--checkpoint-every", "soon"], 2, "a number of steps"),
+    (["--checkpoint-every", "-3"], 2, "a number of steps"),
+    (["--keep", 0], 2, "keep"),
+])
+def test_what_can_not_be(tmp_path, arguments, code, words):
+    assert train(tmp_path / "run", "--steps", 4, "--checkpoint-every", 2).returncode == 0
+    result = co2("train", *arguments, cwd=tmp_path)
+    assert result.returncode == code, result.stderr
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr and "terminate" not in result.stderr
+
+
+def test_a_run_may_be_given_more_steps(tmp_path):
+    run = tmp_path / "run"
+    assert train(run, "--steps", 6, "--checkpoint-every", 3, "--schedule", "constant").returncode == 0
+    result = co2("train", "--resume", run, "--steps", 10)
+    assert result.returncode == 0, result.stderr
+    assert json.loads((run / "summary.json").read_text())["steps"] == 10
+    assert [line[0] for line in metrics(run)][-1] == 10
