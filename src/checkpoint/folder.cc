@@ -64,7 +64,7 @@ Checkpoints::Checkpoints(const fs::path& run, Replace replace) : folder_(run / "
 fs::path Checkpoints::path_of(std::int64_t step) const { return folder_ / text_of({Kind::kWhole, step}); }
 
 fs::path Checkpoints::begin(std::int64_t step, const std::string& token) const {
-  const auto partial = folder_ / text_of({Kind::kPartial, step, token});
+  auto partial = folder_ / text_of({Kind::kPartial, step, token});
   std::error_code error;
   if (fs::create_directories(folder_, error)) sync_folder(folder_.parent_path());
   if (!error) {
@@ -81,7 +81,7 @@ void Checkpoints::discard(std::int64_t step, const std::string& token) const {
 
 fs::path Checkpoints::publish(const std::string& token, Manifest manifest, const Workers& here) {
   const auto partial = folder_ / text_of({Kind::kPartial, manifest.step, token});
-  const auto place = path_of(manifest.step);
+  auto place = path_of(manifest.step);
   const auto old = folder_ / text_of({Kind::kOld, manifest.step});
   manifest.co2 = kVersion;
   const auto text = manifest_text(manifest);

@@ -39,7 +39,7 @@ std::string text_of(const StepName& name) {
   if (name.step < 0 || name.step > kLastStep) {
     throw DataError(fmt::format("there can be no checkpoint of step {}: 0 to {} are possible", name.step, kLastStep));
   }
-  const auto step = fmt::format("{}{:0{}}", kStep, name.step, kDigits);
+  auto step = fmt::format("{}{:0{}}", kStep, name.step, kDigits);
   if (name.kind == StepName::Kind::kWhole) return step;
   if (name.kind == StepName::Kind::kOld) return fmt::format("{}{}", step, kOld);
   if (!is_token(name.token)) {

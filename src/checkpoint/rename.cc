@@ -3,9 +3,9 @@
 #include <co2/error.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <stdio.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "base/files.h"

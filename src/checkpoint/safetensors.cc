@@ -15,25 +15,25 @@
 namespace co2::checkpoint {
 namespace {
 
-struct Type {
+struct NamedType {
   std::string_view name;
   at::ScalarType type;
 };
-constexpr Type kTypes[] = {{"F64", at::kDouble},
-                           {"I64", at::kLong},
-                           {"U64", at::kUInt64},
-                           {"F32", at::kFloat},
-                           {"I32", at::kInt},
-                           {"U32", at::kUInt32},
-                           {"F16", at::kHalf},
-                           {"BF16", at::kBFloat16},
-                           {"I16", at::kShort},
-                           {"U16", at::kUInt16},
-                           {"F8_E4M3", at::kFloat8_e4m3fn},
-                           {"F8_E5M2", at::kFloat8_e5m2},
-                           {"I8", at::kChar},
-                           {"U8", at::kByte},
-                           {"BOOL", at::kBool}};
+constexpr NamedType kTypes[] = {{"F64", at::kDouble},
+                                {"I64", at::kLong},
+                                {"U64", at::kUInt64},
+                                {"F32", at::kFloat},
+                                {"I32", at::kInt},
+                                {"U32", at::kUInt32},
+                                {"F16", at::kHalf},
+                                {"BF16", at::kBFloat16},
+                                {"I16", at::kShort},
+                                {"U16", at::kUInt16},
+                                {"F8_E4M3", at::kFloat8_e4m3fn},
+                                {"F8_E5M2", at::kFloat8_e5m2},
+                                {"I8", at::kChar},
+                                {"U8", at::kByte},
+                                {"BOOL", at::kBool}};
 
 // Bytes go through the checksum and to the file while they are in the processor's cache.
 constexpr std::uint64_t kAtOnce = 1 << 18;
@@ -44,7 +44,7 @@ TensorInfo info_of(const std::string& name, const at::Tensor& tensor, const std:
   };
   if (!tensor.defined()) refuse("it is undefined");
   if (tensor.layout() != at::kStrided) refuse("it is sparse, which safetensors has no form for");
-  const auto* known = std::ranges::find(kTypes, tensor.scalar_type(), &Type::type);
+  const auto* known = std::ranges::find(kTypes, tensor.scalar_type(), &NamedType::type);
   if (known == std::end(kTypes)) {
     refuse(fmt::format("its dtype {} is not supported", c10::toString(tensor.scalar_type())));
   }
@@ -53,7 +53,7 @@ TensorInfo info_of(const std::string& name, const at::Tensor& tensor, const std:
 
 /// With memory of its own, yet to be filled.
 at::Tensor empty_tensor(const TensorInfo& info) {
-  const auto* known = std::ranges::find(kTypes, info.dtype, &Type::name);
+  const auto* known = std::ranges::find(kTypes, info.dtype, &NamedType::name);
   return at::empty(info.shape, known->type);
 }
 

@@ -114,12 +114,10 @@ bool kill_after_calls(int calls, const std::function<void()>& body) {
     }
     _exit(0);
   }
-  int status = 0;
-  waitpid(pid, &status, 0);
+  int status = child.wait(0);
   for (int stops = 0; stops < 2 * calls; ++stops) {  // at the beginning of each call, and at its end
-    if (ptrace(PTRACE_SYSCALL, pid, nullptr, nullptr) != 0) break;
-    waitpid(pid, &status, 0);
-    if (!WIFSTOPPED(status)) break;
+    if (!WIFSTOPPED(status) || ptrace(PTRACE_SYSCALL, pid, nullptr, nullptr) != 0) break;
+    status = child.wait(0);
   }
   if (WIFSTOPPED(status)) return true;  // and `child` kills it
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
@@ -130,8 +128,7 @@ bool can_trace() {
   test::Ranks child;
   const pid_t pid = child.start();
   if (pid == 0) _exit(ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0 ? 0 : 1);
-  int status = 0;
-  waitpid(pid, &status, 0);
+  const int status = child.wait(0);
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
@@ -141,11 +138,12 @@ TEST_P(KillTest, AfterEverySystemCall) {
   for (bool killed = true; killed && !HasFailure(); ++calls) {
     const QuickFolder folder;
     Checkpoints first(folder.path(), GetParam());
-    save(first, 0, 1);
     save(first, 1, 1);
     killed = kill_after_calls(calls, [&] {
       Checkpoints checkpoints(folder.path(), GetParam());
-      save_twice_and_prune(checkpoints, 2);
+      save(checkpoints, 1, 2);  // in place of the only one
+      save(checkpoints, 2, 1);
+      checkpoints.prune(1);
     });
     const auto newest = newest_step(folder.path());
     EXPECT_GE(newest, killed ? 1 : 2) << calls;

@@ -86,6 +86,14 @@ class Ranks {
     return true;
   }
 
+  /// Until it ends or, if it is traced, stops.
+  int wait(std::size_t rank) {
+    int status = 0;
+    waitpid(pids_[rank], &status, 0);
+    if (!WIFSTOPPED(status)) pids_[rank] = 0;
+    return status;
+  }
+
   void end(std::size_t rank) {
     if (pids_[rank] == 0) return;
     kill(pids_[rank], SIGKILL);
