@@ -5,6 +5,7 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "outer/fused.h"
 
@@ -192,9 +193,16 @@ bool is_rounding(const at::Tensor& consensus, const at::Tensor& live, const at::
   const auto* x = consensus.const_data_ptr<float>();
   const auto* y = live.const_data_ptr<float>();
   const auto* m = momentum.const_data_ptr<float>();
-  for (std::int64_t i = 0; i < consensus.numel(); ++i) {
-    const double limit = (std::abs(double{x[i]}) + std::abs(double{m[i]}) * rate) * kRounding;
-    if (!(std::abs(double{x[i]} - double{y[i]}) <= limit)) return false;
+  for (std::int64_t row = 0; row < consensus.numel(); row += kRoundingRow) {
+    double progress = 0;
+    double largest = 0;
+    for (std::int64_t i = row; i < std::min(row + kRoundingRow, consensus.numel()); ++i) {
+      const double moved = std::abs(double{x[i]} - double{y[i]});
+      if (!(moved <= std::numeric_limits<float>::max())) return false;  // not finite: a matter for others
+      progress = std::max(progress, moved);
+      largest = std::max(largest, std::abs(double{x[i]}) + std::abs(double{m[i]}) * rate);
+    }
+    if (progress > largest * kRounding) return false;
   }
   return true;
 }

@@ -24,6 +24,7 @@ namespace co2::outer {
 
 /// Relative to parameters and their moves: what is less may be all that rounding has left behind.
 inline constexpr double kRounding = 0x1p-20;
+inline constexpr std::int64_t kRoundingRow = 256;  ///< elements whose largest counts
 
 /// launch: sent = consensus - live; wire = weight * sent. A wire of bfloat16 is rounded to nearest, ties to even, and
 /// then sent = wire / weight, what the peers will see; weight must not be 0. `sent` may be undefined if the restart
@@ -76,9 +77,10 @@ ApplyNorms apply(const Wired& sum, const at::Tensor& momentum, const at::Tensor&
 /// Squared 2-norm, in a fixed order of summation.
 double squared_norm(const Wired& values);
 
-/// Whether no element of consensus - live is more than what rounding leaves of the consensus and of a move by
-/// rate * momentum, 2^-20 of them: nobody has trained it here. Quick if one of the first is more. (On a device, at
-/// which nothing is looked at from here, never.)
+/// Whether consensus - live is nowhere more than what rounding leaves of the consensus and of a move by rate *
+/// momentum, 2^-20 of the largest of them among 256 elements: nobody has trained it here. (A single one may be close to
+/// 0, and what rounding left of others' moves larger.) Quick if the first elements say no. On a device, at which
+/// nothing is looked at from here, never.
 bool is_rounding(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& momentum, double rate);
 
 /// Squared 2-norms of progress, and of what is left of it when `sent` has been sent.

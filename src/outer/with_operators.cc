@@ -68,8 +68,14 @@ double squared_norm(const Wired& values) {
 bool is_rounding(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& momentum, double rate) {
   const at::NoGradGuard no_grad;
   const auto wide = consensus.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const at::Tensor limit = momentum.to(wide).abs().mul_(rate).add_(consensus.to(wide).abs()).mul_(kRounding);
-  return at::sub(consensus.to(wide), live.to(wide)).abs_().le(limit).all().item<bool>();
+  const std::int64_t rows = (consensus.numel() + kRoundingRow - 1) / kRoundingRow;
+  if (rows == 0) return true;
+  const auto largest_of_rows = [&](const at::Tensor& values) {
+    return at::constant_pad_nd(values, {0, rows * kRoundingRow - values.numel()}).view({rows, kRoundingRow}).amax(1);
+  };
+  const at::Tensor moved = largest_of_rows(at::sub(consensus.to(wide), live.to(wide)).abs_());
+  const at::Tensor size = largest_of_rows(momentum.to(wide).abs().mul_(rate).add_(consensus.to(wide).abs()));
+  return moved.le(size.mul_(kRounding)).all().item<bool>();
 }
 
 LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& sent) {

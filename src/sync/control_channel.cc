@@ -37,7 +37,7 @@ void ControlChannel::launch() {
   work_ = communicator_->all_reduce(payload_, ReduceOp::kSum);
 }
 
-void ControlChannel::visit(StateVisitor& visitor, const std::string& name) {
+void ControlChannel::visit(StateVisitor& visitor, const std::string& name, std::size_t wishes) {
   bool in_flight = work_ != nullptr;
   co2::visit(visitor, name + "/in_flight", in_flight);
   visit_counter(visitor, name + "/steps", steps_);
@@ -47,6 +47,7 @@ void ControlChannel::visit(StateVisitor& visitor, const std::string& name) {
     visitor.number(fmt::format("{}/given/{}", name, i), given_[i]);
   }
   if (!visitor.reads()) return;
+  for (std::size_t i = wishes; i < collected_.size(); ++i) collected_[i] = given_[i] = 0;
   drain();
   if (in_flight) launch();
 }

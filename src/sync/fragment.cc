@@ -202,6 +202,7 @@ TransferTime Fragment::apply(bool finishing) {
 
   const Clock::time_point begin = Clock::now();
   const Arrived arrived = this->arrived(oldest);
+  rest_what_nobody_trains(arrived);
   outer::Move move;
   move.momentum = oldest.launch.momentum;
   move.momentum_scale = momentum_scale(oldest, arrived);
@@ -220,7 +221,6 @@ TransferTime Fragment::apply(bool finishing) {
   // The consensus moves under the feet of an exchange that was launched before this apply.
   const bool want_norm = recipe_.penalty && in_flight_.size() > 1;
   outer::ApplyNorms norms;
-  rest_what_nobody_trains(arrived);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const Part& part = parts_[i];
     const double rate = arrived.rates[part.group];

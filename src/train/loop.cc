@@ -41,6 +41,8 @@
 namespace co2::train {
 namespace {
 
+// In the control channel: loss, steps, units, left out; then wishes: to stop, to save.
+constexpr int kWishes = 4;
 constexpr std::size_t kSpansInTrace = 400'000;  // over all workers: what Perfetto still opens with ease
 
 /// Often enough that a wish to stop is heard soon, rarely enough that nobody waits for the answer.
@@ -129,12 +131,13 @@ class Run {
     task_->visit(visitor);
     if (state_.period == 0) return;
     if (!channel_) open_channel();
-    channel_->visit(visitor, "control");
+    channel_->visit(visitor, "control", kWishes);
   }
 
   void resume() {
     const auto step = saver_->restore(*sync_, [this](StateVisitor& visitor) { visit_loop(visitor); });
     if (!speaks()) return;
+    if (state_.newest_loss_step > 0) reporter_->loss(state_.newest_loss, state_.newest_loss_step, 0);
     for (const auto& [path, problem] : saver_->passed_over()) {
       reporter_->message(fmt::format("passed over {}: {}", path.string(), problem));
     }
@@ -202,7 +205,9 @@ class Run {
     const Every save_every = parse_every("checkpoint_every", config_.checkpoint_every);
 
     origin_of_this_life();
+    if (state_.steps > 0) rate_ = rate_factor() * schedule.at(state_.steps - 1);
     resume_clock();
+    evaluate_if_due();  // whoever was stopped at such a step has not done it
     while (state_.steps < config_.steps) {
       rate_ = rate_factor() * schedule.at(state_.steps);
       const Clock::time_point step_began = Clock::now();
@@ -217,20 +222,13 @@ class Run {
       bool save_now = save_every.steps > 0 && state_.steps % save_every.steps == 0;
       const bool wishes_save = save_every.seconds > 0 && seconds_since(last_saved_) >= save_every.seconds;
       const auto sums = channel_->step(
-          {loss, 1, units, stop_wished() ? 1.0 : 0.0, newly_left_out(), wishes_save && speaks() ? 1.0 : 0.0});
+          {loss, 1, units, newly_left_out(), stop_wished() ? 1.0 : 0.0, wishes_save && speaks() ? 1.0 : 0.0});
       if (sums) {
         on_control(*sums, state_.steps - state_.period);
-        result_.interrupted = (*sums)[3] > 0;
-        save_now = save_now || (*sums)[5] > 0;
+        result_.interrupted = (*sums)[kWishes] > 0;
+        save_now = save_now || (*sums)[kWishes + 1] > 0;
       }
-      if (!result_.interrupted && config_.eval_every > 0 && state_.steps % config_.eval_every == 0 &&
-          state_.steps < config_.steps) {
-        pause_clock();
-        double validation_loss = 0;
-        sync_->with_consensus([&] { validation_loss = evaluate(); });
-        record(validation_loss);
-        resume_clock();
-      }
+      if (!result_.interrupted) evaluate_if_due();
       if (saver_ && (save_now || result_.interrupted)) save();
       if (saver_) tell_of_checkpoints();
       if (result_.interrupted) break;
@@ -265,13 +263,24 @@ class Run {
     reporter_->finish(point());
   }
 
+  void evaluate_if_due() {
+    const bool due = config_.eval_every > 0 && state_.steps % config_.eval_every == 0 && state_.steps < config_.steps;
+    if (!due || state_.evaluated_at == state_.steps) return;
+    pause_clock();
+    double validation_loss = 0;
+    sync_->with_consensus([&] { validation_loss = evaluate(); });
+    record(validation_loss);
+    state_.evaluated_at = state_.steps;
+    resume_clock();
+  }
+
   /// The same on all workers: τ is.
   double rate_factor() {
     if (config_.rate_factor > 0) return config_.rate_factor;
     return local_rate_factor(result_.recipe, config_.optimizer, sync_->pace().local_steps, cluster_.size());
   }
 
-  void open_channel() { channel_.emplace(control_, state_.period, 6); }
+  void open_channel() { channel_.emplace(control_, state_.period, kWishes + 2); }
 
   double newly_left_out() {
     const std::int64_t before = std::exchange(state_.left_out, sync_->left_out());
@@ -304,10 +313,12 @@ class Run {
   void on_control(const std::vector<double>& sums, std::int64_t last_step) {
     if (!speaks()) return;
     const double now = trained();
-    reporter_->loss(sums[0] / sums[1], last_step, sums[2] / std::max(now - state_.last_control, 1e-9));
+    state_.newest_loss = sums[0] / sums[1];
+    state_.newest_loss_step = last_step;
+    reporter_->loss(state_.newest_loss, last_step, sums[2] / std::max(now - state_.last_control, 1e-9));
     state_.last_control = now;
     reporter_->pace(sync_->pace());
-    reporter_->left_out(sums[4], last_step);
+    reporter_->left_out(sums[3], last_step);
     if (config_.rate_factor == 0) reporter_->rate_factor(rate_factor(), config_.learning_rate);
     record(RunResult::kUnknown);
   }

@@ -22,8 +22,8 @@ struct RunHooks {
 };
 
 /// Trains, as all workers of `cluster` together: each calls this with the same configuration. Rank 0 writes into
-/// config.out, after removing what an earlier run left there: config.json, metrics.jsonl (a line per control period and
-/// per evaluation), trace.json (all workers' timelines, for Perfetto), summary.json, and model/.
+/// config.out, in which no earlier run may be unless it goes on with it: config.json, metrics.jsonl (a line per control
+/// period and per evaluation), trace.json (all workers' timelines, for Perfetto), summary.json, and model/.
 ///
 /// Throws OptionError, DataError (also if only another worker has a problem with its data), CommError.
 RunResult run(const TrainConfig& config, const Cluster& cluster, const RunHooks& hooks = {});

@@ -14,6 +14,9 @@ void LoopState::visit(StateVisitor& visitor) {
   losses.resize(visit_count(visitor, "losses", losses.size(), kMost));
   for (std::size_t i = 0; i < losses.size(); ++i) visitor.number(fmt::format("losses/{}", i), losses[i]);
   visitor.number("validation_loss_before", validation_loss_before);
+  visit_counter(visitor, "evaluated_at", evaluated_at);
+  visitor.number("newest_loss", newest_loss);
+  visit_counter(visitor, "newest_loss_step", newest_loss_step);
   visit_amount(visitor, "wall_seconds", wall_seconds);
   visit_amount(visitor, "training_seconds", training_seconds);
   visit_amount(visitor, "last_control", last_control);

@@ -134,15 +134,3 @@ def test_a_terminal_that_goes_away_ends_a_run_that_saves(tmp_path):
     _, status = os.waitpid(pid, 0)
     assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGHUP
     assert json.loads((tmp_path / "run/summary.json").read_text())["interrupted"] is True
-
-
-def test_a_used_folder_holds_the_new_run_only(tmp_path):
-    (tmp_path / "run").mkdir()
-    for name in ("summary.json", "trace.json", "metrics.jsonl"):
-        (tmp_path / "run" / name).write_text("old")
-    with Started("train", *SMALL, "--workers", 1, "--steps", 100000, "--out", "run", cwd=tmp_path) as run:
-        wait_for(lambda: (tmp_path / "run/config.json").exists())
-        assert not (tmp_path / "run/summary.json").exists()
-        assert not (tmp_path / "run/trace.json").exists()
-        run.signal(signal.SIGKILL)
-        run.finish()

@@ -314,7 +314,8 @@ TEST(State, OfAnotherModelOrDamagedIsRefused) {
 TEST(State, ASnapshotDoesNotWaitForTheWire) {
   for (const Wire wire : {Wire::kPlain, Wire::kInt4}) {
     test::Gate gate;
-    std::vector<SavedState> seen(2), later(2);
+    std::barrier both(2);  // not over the wire, which is held
+    std::vector<SavedState> later(2);
     run_workers(Cluster::in_process(2, gate.wire()), [&](const Cluster& cluster) {
       const auto rank = static_cast<std::size_t>(cluster.rank());
       const auto together = cluster.communicator("together");
@@ -330,13 +331,16 @@ TEST(State, ASnapshotDoesNotWaitForTheWire) {
       step(1);
       step(2);
       together->barrier()->wait();
+      both.arrive_and_wait();
       gate.close();
+      both.arrive_and_wait();
       step(3);  // launches
       int complete = 0;
       sync.snapshot(std::make_shared<StateWriter>(later[rank]), [&](bool all) { complete += all ? 1 : 100; });
       EXPECT_EQ(complete, 0);
       EXPECT_FALSE(later[rank].tensors.contains("exchange/fragment/0/in_flight/0/sum"));
       step(4);
+      both.arrive_and_wait();
       gate.open();
       step(5);  // applies
       EXPECT_EQ(complete, 1);
@@ -359,7 +363,9 @@ TEST(State, ASnapshotOfARunThatEndsIsNotComplete) {
       const auto optimizer = adamw(model);
       Synchronizer sync(cluster, model, *optimizer, {.local_steps = 1, .wire = Wire::kPlain});
       together->barrier()->wait();
+      both_have_one.arrive_and_wait();
       gate.close();
+      both_have_one.arrive_and_wait();
       model.loss(unit_batch(0, 0, cluster.rank())).backward();
       sync.step();
       sync.snapshot(std::make_shared<StateWriter>(saved[rank]), [&](bool all) { over += all ? 100 : 1; });

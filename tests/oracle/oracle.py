@@ -395,14 +395,18 @@ class Oracle:
         """Which elements feel momentum: not those of a parameter of which nobody who sends something has made more
         progress than rounding. What coding left behind is progress, too."""
         where = fragment.where
-        progress = np.zeros(self.layout.total, dtype=bool)
-        limit = 2.0 ** -20 * (np.abs(self.x[where]) + np.abs(self.per_element(self.last_positive)[where] * self.m[where]))
-        for worker, weight in zip(self.workers, weights):
-            if weight > 0:
-                progress[where] |= np.abs(self.x[where] - worker.live[where]) > limit
+        size = np.zeros(self.layout.total)
+        size[where] = np.abs(self.x[where]) + np.abs(self.per_element(self.last_positive)[where] * self.m[where])
         result = np.zeros(self.layout.total, dtype=bool)
-        for begin, end in self.layout.parameters:
-            result[begin:end] = progress[begin:end].any()
+        for worker, weight in zip(self.workers, weights):
+            progress = np.zeros(self.layout.total)
+            progress[where] = np.abs(self.x[where] - worker.live[where])
+            for begin, end in self.layout.parameters:
+                begin, end = max(begin, where.start), min(end, where.stop)
+                for row in range(begin, end, 256):
+                    some = slice(row, min(row + 256, end))
+                    if weight > 0 and progress[some].max() > 2.0 ** -20 * size[some].max():
+                        result[begin:end] = True
         return result[where]
 
     def rates_of_all(self, fragment, w, rates, sent):

@@ -6,6 +6,7 @@
 #include <torch/torch.h>
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -263,6 +264,7 @@ TEST(Saver, AProblemWithTheDiskIsReported) {
 TEST(Saver, DoesNotWaitForTheWire) {
   const TestFolder folder;
   test::Gate gate;
+  std::barrier both(2);  // not over the wire, which is held
   std::vector<std::vector<SaveReport>> early(2), late(2);
   run_workers(Cluster::in_process(2, gate.wire()), [&](const Cluster& cluster) {
     const auto rank = static_cast<std::size_t>(cluster.rank());
@@ -278,11 +280,14 @@ TEST(Saver, DoesNotWaitForTheWire) {
     };
     step(0);
     together->barrier()->wait();
+    both.arrive_and_wait();
     gate.close();
+    both.arrive_and_wait();
     step(1);
     saver.save(sync);
     step(2);
     early[rank] = saver.reports();
+    both.arrive_and_wait();
     gate.open();
     step(3);
     saver.wait();

@@ -184,6 +184,7 @@ TEST(Loop, AccumulationOfHalfBatchesCountsTheSameTokens) {
   config.sync.accumulation_steps = 2;
   for (const auto strategy : {Strategy::kDdp, Strategy::kCo2}) {
     config.sync.strategy = strategy;
+    config.out = folder / std::string(name(strategy));
     const auto outcome = run_workers(2, config, folder / "screen");
     ASSERT_EQ(outcome.errors, (std::vector<std::string>{"", ""}));
     EXPECT_EQ(outcome.results[0].units, 2 * 30 * 4 * 16);
