@@ -12,7 +12,7 @@ SOURCES = $(shell git ls-files '*.h' '*.cc')
 CTEST = ctest --parallel 2 --output-on-failure --no-tests=error --timeout 900
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build train test test-torch bench asan tsan fuzz format tidy install clean
+.PHONY: help setup build train test test-torch test-kill bench asan tsan fuzz format tidy install clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,11 @@ test: ## build everything and run all tests
 # Not in CI: the ordinary torch is 3 GB.
 test-torch: ## test with another torch, end to end, in an environment of its own: TORCH=2.15.0
 	@scripts/test_torch $(TORCH)
+
+test-kill: ## kill a run at KILLS (50) random moments, and see that it goes on to the same bytes each time
+	@scripts/setup --tests
+	@scripts/build release co2_program
+	cd build && CO2_KILLS=$(or $(KILLS),50) $(CTEST) -R cli_resume $(ARGS)
 
 bench: setup ## run the benchmarks
 	@scripts/build release

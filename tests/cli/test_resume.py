@@ -181,3 +181,49 @@ def test_a_run_may_be_given_more_steps(tmp_path):
     assert result.returncode == 0, result.stderr
     assert json.loads((run / "summary.json").read_text())["steps"] == 10
     assert [line[0] for line in metrics(run)][-1] == 10
+
+
+def losses(run):
+    summary = json.loads((run / "summary.json").read_text())
+    return summary["validation_loss_before"], summary["validation_loss"]
+
+
+def test_weights_go_out_and_come_in(tmp_path):
+    """What one run ends with, another begins with: as co2 wrote it, and as Hugging Face's library wrote it again."""
+    assert train(tmp_path / "first", "--steps", 10, "--checkpoint-every", 5).returncode == 0
+    begun_with = {"of the run": tmp_path / "first/model"}
+    exported = co2("export", tmp_path / "first", "--to", "hf", "--step", 5, "--out", tmp_path / "step-5")
+    assert exported.returncode == 0, exported.stderr
+    assert weights_of(tmp_path / "step-5").keys() == weights_of(tmp_path / "first/model").keys()
+    try:
+        import transformers
+    except ImportError:
+        pass
+    else:
+        model = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "first/model")
+        model.save_pretrained(tmp_path / "theirs")
+        begun_with["of transformers"] = tmp_path / "theirs"
+        transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "step-5")
+    for name, folder in begun_with.items():
+        run = tmp_path / name
+        assert train(run, "--steps", 1, "--init-from", folder).returncode == 0
+        assert losses(run)[0] == pytest.approx(losses(tmp_path / "first")[1], rel=1e-5), name
+
+
+def weights_of(folder):
+    import safetensors.numpy
+
+    return safetensors.numpy.load_file(folder / "model.safetensors")
+
+
+def test_weights_that_do_not_fit_are_refused(tmp_path):
+    assert train(tmp_path / "first", "--steps", 2, "--checkpoint-every", 0).returncode == 0
+    for arguments, words in ((["--init-from", tmp_path / "nothing"], "has no model.safetensors"),
+                             (["--init-from", tmp_path / "first/model", "--context", 16], "has the shape"),
+                             (["--init-from", tmp_path / "first/model", "--model", "tiny"], "")):
+        result = train(tmp_path / "second", "--steps", 2, *arguments)
+        assert result.returncode == 4 and words in result.stderr, result.stderr
+        shutil.rmtree(tmp_path / "second", ignore_errors=True)
+    result = co2("export", tmp_path / "first")
+    assert result.returncode == 4 and "no good checkpoint" in result.stderr
+    assert co2("export", tmp_path / "first", "--to", "onnx").returncode == 2
