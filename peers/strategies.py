@@ -93,7 +93,11 @@ class DdpBf16(Ddp):
 
     def __init__(self, context: Context):
         super().__init__(context)
-        self.module.register_comm_hook(dist.group.WORLD, default_hooks.bf16_compress_hook)
+        # By its own name PyTorch refuses it without NCCL.
+        def hook(group, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+            return default_hooks.bf16_compress_hook(group, bucket)
+
+        self.module.register_comm_hook(dist.group.WORLD, hook)
 
 
 class PostLocalSgd(Strategy):

@@ -149,6 +149,7 @@ class Run:
             "validation_loss": after,
             "steps": self.steps,
             "interrupted": False,
+            "checkpoints": None,
             "unit": "tokens",
             "units": units,
             "units_per_second": units / seconds,
