@@ -112,12 +112,11 @@ int show_one(const CheckpointFlags& flags) {
   json["path"] = chosen->path.string();
   json["files"] = ordered_json::array();
   std::string text = fmt::format("{}\n", chosen->path.string());
-  for (const auto& [name, value] : json.items()) {
-    if (!value.is_structured())
+  for (const ordered_json& facts : {json, json["about"]}) {
+    for (const auto& [name, value] : facts.items()) {
+      if (value.is_structured()) continue;
       text += fmt::format("  {:<12} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
-  }
-  for (const auto& [name, value] : json["about"].items()) {
-    text += fmt::format("  {:<12} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+    }
   }
   for (const checkpoint::FileEntry& file : chosen->manifest->files) {
     ordered_json entry = {{"name", file.name}, {"bytes", file.bytes}, {"checksum", file.checksum}};
@@ -142,12 +141,8 @@ int show_one(const CheckpointFlags& flags) {
 
 void add_checkpoint(Program& program) {
   CLI::App* sub = program.app.add_subcommand("checkpoint", "Look at the checkpoints of a run");
-  sub->require_subcommand(0, 1);
   sub->footer(kFooter);
-  sub->final_callback([&program, sub] {
-    if (!sub->get_subcommands().empty()) return;
-    program.chosen = []() -> int { throw OptionError("say what to do: co2 checkpoint list, show or verify"); };
-  });
+  ask_for_subcommand(program, *sub, "say what to do: co2 checkpoint list, show or verify");
   auto flags = std::make_shared<CheckpointFlags>();
   const auto add = [&](const char* name, const char* help, int (*run)(const CheckpointFlags&)) {
     CLI::App* command = sub->add_subcommand(name, help);

@@ -118,4 +118,12 @@ std::vector<Setting> read_config_file(const std::filesystem::path& path) {
   return settings;
 }
 
+std::vector<Setting> read_run_config(const std::filesystem::path& run) {
+  const std::filesystem::path config = run / "config.json";
+  if (run.empty() || !std::filesystem::exists(config)) {
+    throw DataError(fmt::format("'{}': there is no run in it, for {} is missing", run.string(), config.string()));
+  }
+  return read_config_file(config);
+}
+
 }  // namespace co2::cli

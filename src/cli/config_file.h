@@ -12,4 +12,7 @@ namespace co2::cli {
 /// sections, or if a key is there twice. The names of keys are not looked at.
 std::vector<Setting> read_config_file(const std::filesystem::path& path);
 
+/// The options that the run in a folder was started with, or went on with. Throws DataError if there is none.
+std::vector<Setting> read_run_config(const std::filesystem::path& run);
+
 }  // namespace co2::cli

@@ -52,12 +52,8 @@ checkpoint::Listed chosen(const ExportFlags& flags) {
 
 int run(const ExportFlags& flags) {
   if (flags.to != "hf") throw OptionError(fmt::format("--to '{}' is not known. Allowed: hf", flags.to));
-  const std::filesystem::path config_file = std::filesystem::path(flags.run) / "config.json";
-  if (!std::filesystem::exists(config_file)) {
-    throw DataError(fmt::format("there is no run in '{}', for {} is missing", flags.run, config_file.string()));
-  }
   train::TrainConfig config;
-  apply_all(config, read_config_file(config_file));
+  apply_all(config, read_run_config(flags.run));
   config = train::settled(config);
   const train::TaskType& type = train::task_type(config.task);
   if (type.export_weights == nullptr) throw OptionError(fmt::format("the task {} has no export", type.name));

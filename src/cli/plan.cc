@@ -112,12 +112,8 @@ int run(const PlanFlags& flags) {
 
 void add_plan(Program& program) {
   CLI::App* plan = program.app.add_subcommand("plan", "Say what a training run will need, without running it");
-  plan->require_subcommand(0, 1);
   plan->footer(kPlanFooter);
-  plan->final_callback([&program, plan] {
-    if (!plan->get_subcommands().empty()) return;
-    program.chosen = []() -> int { throw OptionError("say what to plan: co2 plan memory"); };
-  });
+  ask_for_subcommand(program, *plan, "say what to plan: co2 plan memory");
   CLI::App* memory = plan->add_subcommand("memory", "Bytes per worker, by what they are for");
   memory->allow_extras();
   memory->footer(kFooter);

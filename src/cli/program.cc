@@ -160,6 +160,14 @@ int run_program(const std::vector<std::string>& arguments) {
   return 1;
 }
 
+void ask_for_subcommand(Program& program, CLI::App& command, const std::string& message) {
+  command.require_subcommand(0, 1);
+  command.final_callback([&program, &command, message] {
+    if (!command.get_subcommands().empty()) return;
+    program.chosen = [message]() -> int { throw OptionError(message); };
+  });
+}
+
 void require_utf8(const std::string& flag, const std::string& text) {
   try {
     nlohmann::json(text).dump();

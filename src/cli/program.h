@@ -30,6 +30,9 @@ void add_export(Program& program);
 /// The whole program: reads the command line, runs the subcommand, reports errors on stderr. Returns the exit code.
 int run_program(const std::vector<std::string>& arguments);
 
+/// For a command that is only a family of others: named alone, it is an OptionError with this message.
+void ask_for_subcommand(Program& program, CLI::App& command, const std::string& message);
+
 /// Throws OptionError if an option's text is not UTF-8: results repeat it in JSON, which could not be written.
 void require_utf8(const std::string& flag, const std::string& text);
 

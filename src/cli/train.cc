@@ -76,14 +76,9 @@ int start_workers(const train::TrainConfig& config, bool json) {
 
 /// Those that a run was started with.
 std::vector<Setting> settings_of_run(const TrainFlags& flags) {
-  const std::filesystem::path config = std::filesystem::path(*flags.resume) / "config.json";
   if (flags.config_file) throw OptionError("--resume has a configuration already, that of its run: leave out --config");
   if (given(flags.settings, "out")) throw OptionError("--resume goes on in the run's own folder: leave out --out");
-  if (flags.resume->empty() || !std::filesystem::exists(config)) {
-    throw DataError(fmt::format("--resume '{}': there is no run in it, for {} is missing", *flags.resume,
-                                config.string()));
-  }
-  return read_config_file(config);
+  return read_run_config(*flags.resume);
 }
 
 int run_train(const TrainFlags& flags) {

@@ -17,6 +17,7 @@
 #include "cluster/group.h"
 #include "saving/file_systems.h"
 #include "saving/part_visitors.h"
+#include "trace/bytes.h"
 
 namespace co2 {
 
@@ -26,7 +27,7 @@ constexpr auto kMine = "mine/";  // names of what a user adds
 
 std::int64_t bytes_of(const checkpoint::Part& part) {
   std::int64_t bytes = 0;
-  for (const auto& [name, tensor] : part.tensors) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  for (const auto& [name, tensor] : part.tensors) bytes += co2::bytes_of(tensor);
   return bytes;
 }
 
@@ -131,19 +132,14 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
     wait(settle_);
     const std::optional<Good> good = newest_good_everywhere();
     if (!good) return std::nullopt;
-    group_.all_or_none("read its part of the checkpoint", [&] {
-      const std::filesystem::path file = good->path / checkpoint::worker_file(rank_);
-      part_ = checkpoint::read_part(file, checkpoint::file_of(good->manifest, rank_, good->path));
-    });
-    PartReader reader(part_, (good->path / checkpoint::worker_file(rank_)).string());
+    PartReader reader(good->part, (good->path / checkpoint::worker_file(rank_)).string());
     group_.all_or_none("put the checkpoint in place", [&] {
       run.visit(reader);
       Prefixed prefixed(reader, kMine);
       if (mine) mine(prefixed);
       reader.require_all_read();
     });
-    part_ = {};
-    return good->manifest.step;
+    return good->step;
   }
 
   const std::vector<PassedOver>& passed_over() const { return passed_over_; }
@@ -160,7 +156,8 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
   };
   struct Good {
     std::filesystem::path path;
-    checkpoint::Manifest manifest;
+    std::int64_t step = 0;
+    checkpoint::Part part;  // this worker's
   };
 
   void hand_over(const std::shared_ptr<Job>& job) {
@@ -260,37 +257,40 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
     }
     std::int64_t newest_allowed = checkpoint::kLastStep;
     auto candidate = listed.begin();
+    std::optional<checkpoint::Part> part;  // the candidate's, once it was read and is good
     while (true) {
-      candidate = std::find_if(candidate, listed.end(), [&](const checkpoint::Listed& c) {
-        if (c.step > newest_allowed) {
-          passed_over_.emplace_back(c.path, "another worker has none of this step that is good");
-          return false;
+      for (; candidate != listed.end(); ++candidate) {
+        std::string problem;
+        if (candidate->step > newest_allowed) {
+          problem = "another worker has none of this step that is good";
+          part.reset();
+        } else if (!part) {
+          problem = attempt([&] {
+            part = own_part(*candidate);
+            return std::string();
+          });
         }
-        std::string problem = problem_with(c);
-        if (!problem.empty()) passed_over_.emplace_back(c.path, std::move(problem));
-        return passed_over_.empty() || passed_over_.back().first != c.path;
-      });
-      const std::int64_t mine = candidate == listed.end() ? -1 : candidate->step;
-      const std::vector<std::string> all = group_.gather(std::to_string(mine));
-      std::int64_t agreed = mine;
-      for (const std::string& text : all) agreed = std::min<std::int64_t>(agreed, std::stoll(text));
-      if (agreed < 0) refuse_all();
-      if (std::all_of(all.begin(), all.end(), [&](const std::string& text) { return std::stoll(text) == agreed; })) {
-        return Good{candidate->path, *candidate->manifest};
+        if (part) break;
+        passed_over_.emplace_back(candidate->path, std::move(problem));
       }
-      newest_allowed = agreed;
+      const std::int64_t mine = part ? candidate->step : -1;
+      std::vector<std::int64_t> all;
+      for (const std::string& text : group_.gather(std::to_string(mine))) all.push_back(std::stoll(text));
+      const auto [agreed, newest] = std::minmax_element(all.begin(), all.end());
+      if (*agreed < 0) refuse_all();
+      if (*agreed == *newest) return Good{candidate->path, candidate->step, std::move(*part)};
+      newest_allowed = *agreed;
     }
   }
 
-  std::string problem_with(const checkpoint::Listed& candidate) const {
-    if (!candidate.manifest) return candidate.problem;
+  /// Throws DataError unless it is of so many workers, and this one's file to the last bit what was written.
+  checkpoint::Part own_part(const checkpoint::Listed& candidate) const {
+    if (!candidate.manifest) throw DataError(candidate.problem);
     if (candidate.manifest->workers != size_) {
-      return fmt::format("it is of {} workers, and this run has {}", candidate.manifest->workers, size_);
+      throw DataError(fmt::format("it is of {} workers, and this run has {}", candidate.manifest->workers, size_));
     }
-    return attempt([&] {
-      checkpoint::verify(candidate.path, std::vector<int>{rank_});
-      return std::string();
-    });
+    return checkpoint::read_part(candidate.path / checkpoint::worker_file(rank_),
+                                 checkpoint::file_of(*candidate.manifest, rank_, candidate.path));
   }
 
   [[noreturn]] void refuse_all() const {
@@ -309,7 +309,6 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
   std::string token_;
   std::vector<int> here_;
   std::function<void()> settle_;
-  checkpoint::Part part_;
   std::vector<PassedOver> passed_over_;
 
   std::mutex mutex_;
@@ -328,24 +327,15 @@ Saver::~Saver() = default;
 
 namespace {
 
-template <typename Run>
-Run as_run(Core& core, const Saver::Mine& inner) {
-  return {.snapshot = [&](auto visitor, auto over) { core.snapshot(std::move(visitor), std::move(over), inner); },
-          .visit = [&](StateVisitor& visitor) { core.visit(visitor, inner); },
-          .settle = [&] { core.settle(); },
-          .steps = core.steps(),
-          .island_size = core.options().island_size,
-          .zero = core.options().zero};
-}
-
-template <typename Run>
-Run as_run(Synchronizer& sync) {
-  return {.snapshot = [&](auto visitor, auto over) { sync.snapshot(std::move(visitor), std::move(over)); },
-          .visit = [&](StateVisitor& visitor) { sync.visit(visitor); },
-          .settle = [&] { sync.settle(); },
-          .steps = sync.steps(),
-          .island_size = sync.options().island_size,
-          .zero = sync.options().zero};
+/// Of a Synchronizer, or of a Core, which takes what shows its optimizer's state.
+template <typename Run, typename Target, typename... Inner>
+Run as_run(Target& target, const Inner&... inner) {
+  return {.snapshot = [&](auto visitor, auto over) { target.snapshot(std::move(visitor), std::move(over), inner...); },
+          .visit = [&](StateVisitor& visitor) { target.visit(visitor, inner...); },
+          .settle = [&target] { target.settle(); },
+          .steps = target.steps(),
+          .island_size = target.options().island_size,
+          .zero = target.options().zero};
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ void Fragment::launch(const Launch& launch) {
     ++context_.left_out;
   }
   const bool sends = header.weight > 0;
-  if (launch.momentum > 0) header.moved = sends ? moved_here() : std::vector<double>(moved_here().size());
+  if (launch.momentum > 0) header.moved = sends ? moved_here() : std::vector<double>(parameter_count());
   if (launch.momentum > 0 && recipe_.rate_units && in_blocks(launch.wire) && exchange.message.sent.defined()) {
     if (sends) header.rates = rates_of_all(std::move(header.rates), exchange.message.sent);
   } else {
@@ -252,6 +252,12 @@ void Fragment::for_each_parameter(const Body& body) const {
   }
 }
 
+std::size_t Fragment::parameter_count() const {
+  std::size_t count = 0;
+  for (const Part& part : parts_) count += part.parameters.size();
+  return count;
+}
+
 /// Of which parameters this worker has made progress. What rounding has left behind is some, too.
 std::vector<double> Fragment::moved_here() const {
   std::vector<double> moved;
@@ -354,7 +360,7 @@ void Fragment::visit(Walk& walk, const std::string& name, bool with_rest) {
     visit_amount(visitor, prefix + "/moved", exchange.moved);
     if (exchange.launch.momentum >= 1) refuse_damaged(prefix + "/momentum", exchange.launch.momentum);
     if (walk.reads()) {
-      const std::size_t moved = exchange.launch.momentum > 0 ? moved_here().size() : 0;
+      const std::size_t moved = exchange.launch.momentum > 0 ? parameter_count() : 0;
       exchange.header = to_sum({.rates = std::vector<double>(groups()), .moved = std::vector<double>(moved)});
     }
     if (exchange.message.sent.defined()) visitor.tensor(prefix + "/sent", cut(exchange.message.sent, all));

@@ -155,6 +155,7 @@ class Fragment {
   Arrived arrived(const InFlight& exchange);
   double staleness_gap(const InFlight& exchange, const Arrived& arrived) const;
   double momentum_scale(const InFlight& exchange, const Arrived& arrived) const;
+  std::size_t parameter_count() const;
   std::vector<double> moved_here() const;
   std::vector<double> rates_of_all(std::vector<double> rates, const at::Tensor& sent);
   void rest_what_nobody_trains(const Arrived& arrived) const;

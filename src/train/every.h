@@ -9,6 +9,7 @@ namespace co2::train {
 struct Every {
   std::int64_t steps = 0;
   double seconds = 0;
+  bool never() const { return steps == 0 && seconds == 0; }
 };
 
 /// "500" (steps), "90s", "10m", "1.5h", or "0" for never. Throws OptionError that names `option`.

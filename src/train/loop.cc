@@ -1,6 +1,5 @@
 #include "train/loop.h"
 
-#include <co2/checkpoint.h>
 #include <co2/co2.h>
 #include <fmt/format.h>
 #include <torch/torch.h>
@@ -62,6 +61,7 @@ class Run {
         hooks_(hooks),
         type_(task_type(config.task)),
         group_(cluster.communicator("eval")),
+        save_every_(parse_every("checkpoint_every", config.checkpoint_every)),
         control_(cluster.communicator("control")) {
     if (cluster.rank() == 0) reporter_.emplace(hooks.screen, type_.words);
   }
@@ -116,8 +116,7 @@ class Run {
   }
 
   void begin_saving() {
-    const Every every = parse_every("checkpoint_every", config_.checkpoint_every);
-    if (every.steps == 0 && every.seconds == 0 && !config_.resume) return;
+    if (save_every_.never() && !config_.resume) return;
     saver_.emplace(cluster_, config_.out,
                    SaverOptions{.keep = config_.keep,
                                 .about = {{"task", config_.task},
@@ -202,7 +201,6 @@ class Run {
     const auto units =
         static_cast<double>(config_.batch * type_.units_per_sample(config_) * config_.sync.accumulation_steps);
     const auto recent = static_cast<std::size_t>(std::max<std::int64_t>(config_.steps / 20, 1));
-    const Every save_every = parse_every("checkpoint_every", config_.checkpoint_every);
 
     origin_of_this_life();
     if (state_.steps > 0) rate_ = rate_factor() * schedule.at(state_.steps - 1);
@@ -219,8 +217,8 @@ class Run {
       }
       state_.losses.push_back(loss);
       if (state_.losses.size() > recent) state_.losses.pop_front();
-      bool save_now = save_every.steps > 0 && state_.steps % save_every.steps == 0;
-      const bool wishes_save = save_every.seconds > 0 && seconds_since(last_saved_) >= save_every.seconds;
+      bool save_now = save_every_.steps > 0 && state_.steps % save_every_.steps == 0;
+      const bool wishes_save = save_every_.seconds > 0 && seconds_since(last_saved_) >= save_every_.seconds;
       const auto sums = channel_->step(
           {loss, 1, units, newly_left_out(), stop_wished() ? 1.0 : 0.0, wishes_save && speaks() ? 1.0 : 0.0});
       if (sums) {
@@ -416,6 +414,7 @@ class Run {
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   std::optional<Synchronizer> sync_;
 
+  const Every save_every_;
   std::optional<Saver> saver_;  // unless no checkpoints are wanted
   LoopState state_;
   std::shared_ptr<Communicator> control_;

@@ -110,7 +110,6 @@ std::filesystem::path claim_default_folder(const TrainConfig& config) {
 }
 
 void begin_run_folder(const std::filesystem::path& folder, const std::string& config_text) {
-  ensure_writable(folder);
   for (const char* left : {"metrics.jsonl", "checkpoints", "summary.json"}) {
     std::error_code error;
     if (!std::filesystem::exists(folder / left, error)) continue;
@@ -119,7 +118,7 @@ void begin_run_folder(const std::filesystem::path& folder, const std::string& co
                     "choose another one",
                     folder.string(), left, folder.string()));
   }
-  if (!config_text.empty()) write_atomically(folder / "config.json", config_text);
+  resume_run_folder(folder, config_text);
 }
 
 void resume_run_folder(const std::filesystem::path& folder, const std::string& config_text) {
