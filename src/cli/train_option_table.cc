@@ -79,8 +79,8 @@ OptionList optimizer_options() {
   options.push_back(option::number("learning-rate", 0, Highest::kLearningRate, option::Ends::kBoth,
                                    "Its highest rate, as for ddp; 0: the model's own", CO2_FIELD(learning_rate)));
   options.push_back(option::number("rate-factor", 0, Highest::kRateFactor, option::Ends::kBoth,
-                                   "Times that rate on every worker; 0: the square "
-                                   "root of their number where short rounds average Adam's steps, otherwise 1",
+                                   "Times that rate on every worker; 0: as much "
+                                   "as is measured to be missing where short rounds average Adam's steps, otherwise 1",
                                    CO2_FIELD(rate_factor)));
   options.push_back(option::number("weight-decay", 0, Highest::kWeightDecay, option::Ends::kBoth, "Weight decay",
                                    CO2_FIELD(weight_decay)));

@@ -1,9 +1,9 @@
 #include "sync/control_channel.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "comm/transfer.h"
 #include "sync/visiting.h"
@@ -37,17 +37,19 @@ void ControlChannel::launch() {
   work_ = communicator_->all_reduce(payload_, ReduceOp::kSum);
 }
 
-void ControlChannel::visit(StateVisitor& visitor, const std::string& name, std::size_t wishes) {
+void ControlChannel::visit(StateVisitor& visitor, const std::string& name, int wishes) {
   bool in_flight = work_ != nullptr;
   co2::visit(visitor, name + "/in_flight", in_flight);
   visit_counter(visitor, name + "/steps", steps_);
   given_.resize(collected_.size());
-  for (std::size_t i = 0; i < collected_.size(); ++i) {
-    visitor.number(fmt::format("{}/collected/{}", name, i), collected_[i]);
-    visitor.number(fmt::format("{}/given/{}", name, i), given_[i]);
+  for (const auto& [what, values] : {std::pair("/collected", &collected_), std::pair("/given", &given_)}) {
+    const at::Tensor numbers = at::tensor(*values, at::kDouble);
+    visitor.tensor(name + what, numbers);
+    std::copy_n(numbers.const_data_ptr<double>(), values->size(), values->begin());
   }
   if (!visitor.reads()) return;
-  for (std::size_t i = wishes; i < collected_.size(); ++i) collected_[i] = given_[i] = 0;
+  std::fill(collected_.end() - wishes, collected_.end(), 0.0);
+  std::fill(given_.end() - wishes, given_.end(), 0.0);
   drain();
   if (in_flight) launch();
 }

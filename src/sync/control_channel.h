@@ -25,9 +25,9 @@ class ControlChannel {
   std::optional<std::vector<double>> step(const std::vector<double>& mine);
 
   /// Shows what this worker has collected, and what it has given to sums that are in flight: whoever reads it gives it
-  /// once more, so that nobody waits when it is written. Reading is collective. Numbers from `wishes` on are those of a
-  /// life that is over: they are read as 0.
-  void visit(StateVisitor& visitor, const std::string& name, std::size_t wishes);
+  /// once more, so that nobody waits when it is written. Reading is collective. The last `wishes` numbers are those of
+  /// a life that is over: they are read as 0.
+  void visit(StateVisitor& visitor, const std::string& name, int wishes);
 
   /// The sums still in flight, if any.
   std::optional<std::vector<double>> drain();

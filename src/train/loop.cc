@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +29,7 @@
 #include "train/every.h"
 #include "train/folders.h"
 #include "train/fused_adamw.h"
-#include "train/local_rate.h"
+#include "train/gradient_agreement.h"
 #include "train/loop_state.h"
 #include "train/optimizer.h"
 #include "train/reporter.h"
@@ -40,8 +41,9 @@
 namespace co2::train {
 namespace {
 
-// In the control channel: loss, steps, units, left out; then wishes: to stop, to save.
-constexpr int kWishes = 4;
+// In the control channel: loss, steps, units, left out; how much gradients agree; wishes to stop and to save.
+constexpr int kFigures = 4;
+constexpr int kWishes = 2;
 constexpr std::size_t kSpansInTrace = 400'000;  // over all workers: what Perfetto still opens with ease
 
 /// Often enough that a wish to stop is heard soon, rarely enough that nobody waits for the answer.
@@ -69,11 +71,13 @@ class Run {
   RunResult execute() {
     prepare_folder();
     prepare_task();
+    result_.recipe = placed(resolve(config_.sync), cluster_.size());
     optimizer_ = make_optimizer(config_, task_->model());
     sync_.emplace(cluster_, task_->model(), *optimizer_, config_.sync);
     if (config_.gradient_clip > 0) {
       sync_->before_inner_step([this] { sync_->clip_gradients(config_.gradient_clip); });
     }
+    if (config_.rate_factor == 0 && GradientAgreement::matters(result_.recipe, config_.optimizer)) watch_gradients();
     if (auto* fused = dynamic_cast<FusedAdamW*>(optimizer_.get())) fused->allocate_state();
     describe();
     begin_saving();
@@ -128,6 +132,7 @@ class Run {
   void visit_loop(StateVisitor& visitor) {
     state_.visit(visitor);
     task_->visit(visitor);
+    if (agreement_) agreement_->visit(visitor, "agreement");
     if (state_.period == 0) return;
     if (!channel_) open_channel();
     channel_->visit(visitor, "control", kWishes);
@@ -188,7 +193,6 @@ class Run {
     result_.model = model_of(config_);
     result_.words = type_.words;
     for (const auto& parameter : task_->model().parameters()) result_.parameters += parameter.numel();
-    result_.recipe = placed(resolve(config_.sync), cluster_.size());
     result_.data = task_->data();
     result_.launcher = cluster_.launcher();
     result_.out = speaks() ? config_.out : "";
@@ -219,12 +223,16 @@ class Run {
       if (state_.losses.size() > recent) state_.losses.pop_front();
       bool save_now = save_every_.steps > 0 && state_.steps % save_every_.steps == 0;
       const bool wishes_save = save_every_.seconds > 0 && seconds_since(last_saved_) >= save_every_.seconds;
-      const auto sums = channel_->step(
-          {loss, 1, units, newly_left_out(), stop_wished() ? 1.0 : 0.0, wishes_save && speaks() ? 1.0 : 0.0});
-      if (sums) {
+      std::vector<double> mine = {loss, 1, units, newly_left_out()};
+      const std::vector<double> seen = std::exchange(sample_, std::vector<double>(agreement_width()));
+      mine.insert(mine.end(), seen.begin(), seen.end());
+      mine.insert(mine.end(), {stop_wished() ? 1.0 : 0.0, wishes_save && speaks() ? 1.0 : 0.0});
+      if (const auto sums = channel_->step(mine)) {
+        if (agreement_) agreement_->take(std::span(*sums).subspan(kFigures, agreement_width()));
         on_control(*sums, state_.steps - state_.period);
-        result_.interrupted = (*sums)[kWishes] > 0;
-        save_now = save_now || (*sums)[kWishes + 1] > 0;
+        const auto wishes = std::span(*sums).last<kWishes>();
+        result_.interrupted = wishes[0] > 0;
+        save_now = save_now || wishes[1] > 0;
       }
       if (!result_.interrupted) evaluate_if_due();
       if (saver_ && (save_now || result_.interrupted)) save();
@@ -272,13 +280,28 @@ class Run {
     resume_clock();
   }
 
-  /// The same on all workers: τ is.
-  double rate_factor() {
-    if (config_.rate_factor > 0) return config_.rate_factor;
-    return local_rate_factor(result_.recipe, config_.optimizer, sync_->pace().local_steps, cluster_.size());
+  /// Once per control period, in its last step.
+  void watch_gradients() {
+    const int places = result_.recipe.island_size;
+    agreement_.emplace(cluster_.rank() % places, places, cluster_.size() / places);
+    sync_->before_inner_step([this] {
+      if (state_.period > 0 && (state_.steps + 1) % state_.period == 0) sample_ = agreement_->sample(*optimizer_);
+    });
   }
 
-  void open_channel() { channel_.emplace(control_, state_.period, kWishes + 2); }
+  /// How many times the rate that is right for `ddp` each worker takes, so that nobody who comes from there has to
+  /// know. The same on all workers: τ is, and so are sums. Long rounds have outer momentum instead.
+  double rate_factor() {
+    if (config_.rate_factor > 0) return config_.rate_factor;
+    if (!agreement_ || momentum_of(result_.recipe, sync_->pace().local_steps) > 0) return 1;
+    return agreement_->shortening();
+  }
+
+  std::size_t agreement_width() const { return agreement_ ? agreement_->width() : 0; }
+  void open_channel() {
+    channel_.emplace(control_, state_.period, kFigures + static_cast<int>(agreement_width()) + kWishes);
+    sample_.assign(agreement_width(), 0.0);
+  }
 
   double newly_left_out() {
     const std::int64_t before = std::exchange(state_.left_out, sync_->left_out());
@@ -418,7 +441,9 @@ class Run {
   std::optional<Saver> saver_;  // unless no checkpoints are wanted
   LoopState state_;
   std::shared_ptr<Communicator> control_;
-  std::optional<ControlChannel> channel_;  // once the first step has shown how long a step is
+  std::optional<ControlChannel> channel_;       // once the first step has shown how long a step is
+  std::optional<GradientAgreement> agreement_;  // where it matters
+  std::vector<double> sample_;                  // for it, of the newest step
 
   RunResult result_;
   std::optional<Overlap> during_training_;  // once it is over: without the exchange at the end

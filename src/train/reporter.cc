@@ -45,10 +45,10 @@ void Reporter::pace(const Pace& pace) {
 
 void Reporter::rate_factor(double factor, double learning_rate) {
   if (factor == 1 || std::exchange(told_of_rate_, true)) return;
-  message(
-      fmt::format("learning rate {:g}, on every worker {:.2f} times that: their mean step would be too short otherwise "
-                  "(--rate-factor 1 switches this off)",
-                  learning_rate, factor));
+  message(fmt::format(
+      "learning rate {:g}, and more than that on every worker, {:.2f} times by now: as gradients differ, their "
+      "mean step would be too short otherwise (--rate-factor 1 switches this off)",
+      learning_rate, factor));
 }
 
 void Reporter::left_out(double exchanges, std::int64_t last_step) {

@@ -1,0 +1,106 @@
+#include "train/gradient_agreement.h"
+
+#include <ATen/ATen.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "sync/visiting.h"
+
+namespace co2::train {
+namespace {
+
+constexpr int kCoordinates = 512;  // in all, of all places
+constexpr int kFewest = 32;        // of a place
+constexpr double kMemory = 0.95;   // of one sample at the next
+
+template <typename Options, typename State>
+at::Tensor divided(const at::Tensor& gradient, const torch::optim::OptimizerOptions& options,
+                   torch::optim::OptimizerParamState& state, const at::Tensor& where) {
+  const double beta2 = std::get<1>(static_cast<const Options&>(options).betas());
+  const at::Tensor g = gradient.flatten().index_select(0, where).to(at::kDouble);
+  const at::Tensor squares = static_cast<State&>(state).exp_avg_sq().flatten().index_select(0, where).to(at::kDouble);
+  // With this step's own square in it, as in Adam: no coordinate is larger than 1 / √(1 - β2).
+  const at::Tensor root = (beta2 * squares + (1 - beta2) * g * g).sqrt();
+  return at::where(root > 0, g / root, at::zeros_like(g));
+}
+
+}  // namespace
+
+bool GradientAgreement::matters(const Recipe& recipe, const std::string& optimizer) {
+  return (optimizer == "adam" || optimizer == "adamw") && recipe.exchange == Recipe::Exchange::kProgress &&
+         recipe.restart == Restart::kKeep;
+}
+
+GradientAgreement::GradientAgreement(int place, int places, int islands)
+    : place_(place),
+      places_(places),
+      islands_(islands),
+      coordinates_(static_cast<std::size_t>(std::max(kCoordinates / places, kFewest))) {}
+
+std::size_t GradientAgreement::width() const { return coordinates_ * static_cast<std::size_t>(places_) + 2; }
+
+std::vector<double> GradientAgreement::sample(torch::optim::Optimizer& optimizer) {
+  const at::NoGradGuard no_grad;
+  std::vector<double> numbers(width(), 0.0);
+  std::int64_t elements = 0;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const auto& parameter : group.params()) elements += parameter.numel();
+  }
+  double* mine = numbers.data() + coordinates_ * static_cast<std::size_t>(place_);
+  const auto wanted = static_cast<std::int64_t>(coordinates_);
+  std::int64_t begin = 0, next = 0;  // coordinate k is element (2k + 1) / (2 · wanted) of all of them
+  const auto element = [&](std::int64_t k) { return static_cast<std::int64_t>((k + 0.5) / wanted * elements); };
+  bool seen = false;
+  for (const auto& group : optimizer.param_groups()) {
+    for (const auto& parameter : group.params()) {
+      std::vector<std::int64_t> places;
+      const std::int64_t first = next;
+      for (; next < wanted && element(next) < begin + parameter.numel(); ++next) {
+        places.push_back(element(next) - begin);
+      }
+      begin += parameter.numel();
+      const auto state = optimizer.state().find(parameter.unsafeGetTensorImpl());
+      if (places.empty() || !parameter.grad().defined() || state == optimizer.state().end()) continue;
+      const at::Tensor where = at::tensor(places, at::kLong).to(parameter.device());
+      const bool adamw = dynamic_cast<const torch::optim::AdamWOptions*>(&group.options()) != nullptr;
+      const at::Tensor values = (adamw ? divided<torch::optim::AdamWOptions, torch::optim::AdamWParamState>(
+                                             parameter.grad(), group.options(), *state->second, where)
+                                       : divided<torch::optim::AdamOptions, torch::optim::AdamParamState>(
+                                             parameter.grad(), group.options(), *state->second, where))
+                                    .cpu();
+      std::copy_n(values.const_data_ptr<double>(), places.size(), mine + first);
+      seen = true;
+    }
+  }
+  double squares = 0;
+  for (std::size_t i = 0; i < coordinates_; ++i) squares += mine[i] * mine[i];
+  if (!seen || !std::isfinite(squares)) return std::vector<double>(width(), 0.0);
+  numbers[width() - 2] = squares;
+  numbers[width() - 1] = 1;
+  return numbers;
+}
+
+void GradientAgreement::take(std::span<const double> sums) {
+  const double workers = sums[width() - 1];
+  if (workers != places_ * islands_) return;
+  double square_of_mean = 0;
+  for (const double sum : sums.first(width() - 2)) square_of_mean += sum * sum / (islands_ * islands_);
+  mean_of_squares_ = kMemory * mean_of_squares_ + sums[width() - 2] / islands_;
+  square_of_mean_ = kMemory * square_of_mean_ + square_of_mean;
+}
+
+double GradientAgreement::shortening() const {
+  const double most = std::sqrt(static_cast<double>(islands_));
+  if (mean_of_squares_ == 0) return 1;
+  return square_of_mean_ > 0 ? std::clamp(std::sqrt(mean_of_squares_ / square_of_mean_), 1.0, most) : most;
+}
+
+void GradientAgreement::visit(StateVisitor& visitor, const std::string& name) {
+  visit_amount(visitor, name + "/mean_of_squares", mean_of_squares_);
+  visit_amount(visitor, name + "/square_of_mean", square_of_mean_);
+}
+
+}  // namespace co2::train
