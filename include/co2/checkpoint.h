@@ -73,8 +73,15 @@ class Saver {
 
   /// Puts the newest checkpoint in place that all workers have and find good. The step that it is of; nothing if there
   /// is no checkpoint at all. Throws DataError if there are some, but none is good, or if it does not fit.
+  ///
+  /// If the newest is of another number of workers, another island_size or zero, what was in flight is applied first:
+  /// every worker begins with the model that finish() would have left, with the outer momentum, and with the mean of
+  /// the inner states. Rank 0 reads all files then, and needs the memory of all workers that wrote them. `mine` is
+  /// shown what worker 0 had.
   std::optional<std::int64_t> restore(Synchronizer& sync, const Mine& mine = {});
   std::optional<std::int64_t> restore(Core& core, const Mine& inner, const Mine& mine);
+  /// Whether the last restore(), or the one that is under way, is of a checkpoint of another layout.
+  bool reshapes() const;
   /// Newer ones that the last restore() could not use.
   const std::vector<PassedOver>& passed_over() const;
 

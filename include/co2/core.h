@@ -118,10 +118,15 @@ class Core {
   /// on the training thread, and `over` must not throw.
   void snapshot(std::shared_ptr<StateVisitor> visitor, std::function<void(bool)> over,
                 const std::function<void(StateVisitor&)>& inner = {});
+  /// Takes over what a run of another layout has come to, for a Core that has taken no step: asks for steps,
+  /// parameters, outer momentum, buffers and, through `inner`, the inner optimizer's state, of the elements that this
+  /// worker has. `fill` is called when all was asked for; afterwards the values must be in place. Collective.
+  void adopt(StateVisitor& visitor, const std::function<void(StateVisitor&)>& inner, const std::function<void()>& fill);
 
   std::int64_t steps() const;      ///< steps taken
   std::int64_t rounds() const;     ///< rounds begun
   const Options& options() const;  ///< with blanks filled in
+  const Options& asked() const;    ///< as they were given
   Pace pace() const;
   Clipping clipping() const;
   /// Exchanges of a fragment that this worker had no part in, because its progress was not finite, or too large to be

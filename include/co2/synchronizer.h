@@ -96,12 +96,17 @@ class Synchronizer {
   void visit(StateVisitor& visitor);
   /// The same, for one that writes, without waiting for the network (Core::snapshot()).
   void snapshot(std::shared_ptr<StateVisitor> visitor, std::function<void(bool)> over);
+  /// Takes over what a run of another layout has come to (Core::adopt()); for a Saver.
+  void adopt(StateVisitor& visitor, const std::function<void()>& fill);
+  /// The model that is trained, without its values.
+  const TrainedModel& outline() const;
   /// Waits for everything that is on the wire between islands, and applies nothing (Core::settle()).
   void settle();
 
   std::int64_t steps() const;      ///< steps taken
   std::int64_t rounds() const;     ///< rounds begun
   const Options& options() const;  ///< with blanks filled in; what is chosen while training: pace()
+  const Options& asked() const;    ///< as they were given
   Pace pace() const;
   Clipping clipping() const;
   std::int64_t left_out() const;  ///< Core::left_out()

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "flat/outline.h"
 #include "front/check_trained.h"
 #include "front/optimizer_state.h"
 #include "front/sharded_optimizer.h"
@@ -58,12 +59,16 @@ class Synchronizer::Impl {
     return use;
   }
 
+  const TrainedModel outline_;  // before the Core, which gives the parameters other memory
   Core core_;
   std::vector<std::function<void()>> before_inner_step_;
 
  private:
   Impl(const Cluster& cluster, const TrainedModel& model, torch::optim::Optimizer& optimizer, const Options& options)
-      : core_(cluster, model, options), optimizer_(optimizer), parameters_(model.parameters) {
+      : outline_(outline_of(model)),
+        core_(cluster, model, options),
+        optimizer_(optimizer),
+        parameters_(model.parameters) {
     for (const auto& group : optimizer.param_groups()) {
       for (const at::Tensor& parameter : group.params()) {
         if (!parameter.requires_grad()) frozen_.push_back(parameter);
@@ -132,6 +137,11 @@ void Synchronizer::restart_clock() { impl_->core_.restart_clock(); }
 void Synchronizer::visit(StateVisitor& visitor) {
   impl_->core_.visit(visitor, [this](StateVisitor& to) { impl_->visit_inner(to); });
 }
+void Synchronizer::adopt(StateVisitor& visitor, const std::function<void()>& fill) {
+  impl_->core_.adopt(
+      visitor, [this](StateVisitor& to) { impl_->visit_inner(to); }, fill);
+}
+const TrainedModel& Synchronizer::outline() const { return impl_->outline_; }
 void Synchronizer::settle() { impl_->core_.settle(); }
 void Synchronizer::snapshot(std::shared_ptr<StateVisitor> visitor, std::function<void(bool)> over) {
   impl_->core_.snapshot(std::move(visitor), std::move(over), [this](StateVisitor& to) { impl_->visit_inner(to); });
@@ -139,6 +149,7 @@ void Synchronizer::snapshot(std::shared_ptr<StateVisitor> visitor, std::function
 std::int64_t Synchronizer::steps() const { return impl_->core_.steps(); }
 std::int64_t Synchronizer::rounds() const { return impl_->core_.rounds(); }
 const Options& Synchronizer::options() const { return impl_->core_.options(); }
+const Options& Synchronizer::asked() const { return impl_->core_.asked(); }
 Pace Synchronizer::pace() const { return impl_->core_.pace(); }
 Clipping Synchronizer::clipping() const { return impl_->core_.clipping(); }
 std::int64_t Synchronizer::left_out() const { return impl_->core_.left_out(); }

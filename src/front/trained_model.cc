@@ -62,7 +62,8 @@ std::vector<Parameter> trained_parameters(const torch::nn::Module& model, const 
   return parameters;
 }
 
-std::vector<ParameterUnit> units_of(torch::nn::Module& model, const std::vector<Parameter>& parameters) {
+/// Without islands nobody needs units, but a checkpoint of a run that had some may; then what is wrong is no error.
+std::vector<ParameterUnit> units_of(torch::nn::Module& model, const std::vector<Parameter>& parameters, bool needed) {
   Places places;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i].tensor.numel() > 0) places.emplace(identity(parameters[i].tensor), i);
@@ -78,6 +79,7 @@ std::vector<ParameterUnit> units_of(torch::nn::Module& model, const std::vector<
       if (found == places.end()) continue;
       const auto [owner, first] = owners.emplace(found->second, unit);
       if (first) members.push_back(found->second);
+      if (owner->second != unit && !needed) return {};
       if (owner->second != unit) {  // but two modules inside of one unit may be tied
         throw OptionError(
             "a parameter belongs to two units: a co2::UnitModule must not contain another one, nor be tied to it by a "
@@ -103,7 +105,7 @@ TrainedModel trained_model(torch::nn::Module& model, const torch::optim::Optimiz
     if (!trained.contains(identity(parameter))) result.others.push_back(parameter);
   }
   for (const auto& item : model.named_buffers()) result.buffers.push_back({item.key(), item.value()});
-  if (recipe.island_size > 1) result.units = units_of(model, result.parameters);
+  result.units = units_of(model, result.parameters, recipe.island_size > 1);
   result.description = typeid(optimizer).name();
   return result;
 }

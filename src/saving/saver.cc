@@ -17,6 +17,7 @@
 #include "cluster/group.h"
 #include "saving/file_systems.h"
 #include "saving/part_visitors.h"
+#include "saving/whole_state.h"
 #include "trace/bytes.h"
 
 namespace co2 {
@@ -57,13 +58,18 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
     std::int64_t steps = 0;
     int island_size = 1;
     int zero = 0;
+    // For checkpoints of another layout; a Core's inner optimizer is not known well enough for that.
+    std::function<void(StateVisitor&, const std::function<void()>&)> adopt = {};
+    const TrainedModel* outline = nullptr;
+    Options asked = {};
   };
 
   Impl(const Cluster& cluster, const std::filesystem::path& run, SaverOptions options)
       : rank_(cluster.rank()),
         size_(cluster.size()),
         options_(std::move(options)),
-        group_(cluster.communicator("checkpoints")),
+        communicator_(cluster.communicator("checkpoints")),
+        group_(communicator_),
         background_(cluster.communicator("checkpoints being written")),
         store_(run) {
     if (options_.keep < 1)
@@ -130,6 +136,9 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
 
   std::optional<std::int64_t> restore(const Run& run, const Mine& mine) {
     wait(settle_);
+    passed_over_.clear();
+    reshapes_ = newest_is_of_another_layout(run);
+    if (reshapes_) return restore_whole(run, mine);
     const std::optional<Good> good = newest_good_everywhere();
     if (!good) return std::nullopt;
     PartReader reader(good->part, (good->path / checkpoint::worker_file(rank_)).string());
@@ -142,6 +151,7 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
     return good->step;
   }
 
+  bool reshapes() const { return reshapes_; }
   const std::vector<PassedOver>& passed_over() const { return passed_over_; }
 
  private:
@@ -246,9 +256,79 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
     return worker == rank_ ? text : fmt::format("worker {}: {}", worker, text);
   }
 
+  bool has_layout_of(const checkpoint::Manifest& manifest, const Run& run) const {
+    return manifest.workers == size_ && manifest.island_size == run.island_size && manifest.zero == run.zero;
+  }
+
+  /// Rank 0 decides: new workers may have no checkpoint at all.
+  bool newest_is_of_another_layout(const Run& run) {
+    bool another = false;
+    group_.all_or_none("read the folder of checkpoints", [&] {
+      if (rank_ != 0) return;
+      for (const checkpoint::Listed& listed : store_.list()) {
+        if (!listed.manifest) continue;
+        another = !has_layout_of(*listed.manifest, run);
+        return;
+      }
+    });
+    return group_.gather(another ? "another" : "").front() == "another";
+  }
+
+  /// Of the newest that rank 0 has all files of.
+  std::int64_t restore_whole(const Run& run, const Mine& mine) {
+    if (!run.adopt) {
+      throw DataError(fmt::format(
+          "the newest checkpoint in {} is of another number of workers, island_size or zero: a Core whose optimizer is "
+          "not of torch::optim goes on with the same ones only",
+          store_.folder().string()));
+    }
+    WholeState state;
+    std::int64_t step = 0;
+    group_.all_or_none("put a checkpoint of another layout together", [&] {
+      if (rank_ == 0) state = newest_whole(run, step);
+    });
+    step = std::stoll(group_.gather(std::to_string(step)).front());
+    WholeReader reader(group_, communicator_, *run.outline, std::move(state));
+    constexpr auto kAsking = "ask for its share of the checkpoint";
+    bool asked = false;
+    try {
+      run.adopt(reader, [&] {
+        asked = true;
+        group_.all_or_none(kAsking, [&] {
+          Prefixed prefixed(reader, kMine);
+          if (mine) mine(prefixed);
+        });
+        reader.fill();
+      });
+    } catch (...) {
+      if (!asked) group_.all_or_none(kAsking, [] { throw; });  // the others wait to be told
+      throw;
+    }
+    return step;
+  }
+
+  WholeState newest_whole(const Run& run, std::int64_t& step) {
+    for (const checkpoint::Listed& listed : store_.list()) {
+      std::vector<checkpoint::Part> parts;
+      const std::string problem = attempt([&] {
+        if (!listed.manifest) throw DataError(listed.problem);
+        for (int worker = 0; worker < listed.manifest->workers; ++worker) {
+          parts.push_back(checkpoint::read_part(listed.path / checkpoint::worker_file(worker),
+                                                checkpoint::file_of(*listed.manifest, worker, listed.path)));
+        }
+        return std::string();
+      });
+      if (problem.empty()) {
+        step = listed.step;
+        return finished(*run.outline, run.asked, *listed.manifest, parts);
+      }
+      passed_over_.emplace_back(listed.path, problem);
+    }
+    refuse_all();
+  }
+
   /// Each worker looks at its own files only. A step that one of them can't use is no good for anybody.
   std::optional<Good> newest_good_everywhere() {
-    passed_over_.clear();
     std::vector<checkpoint::Listed> listed;
     group_.all_or_none("read the folder of checkpoints", [&] { listed = store_.list(); });
     const std::vector<std::string> counts = group_.gather(std::to_string(listed.size()));
@@ -303,6 +383,7 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
   const int rank_;
   const int size_;
   const SaverOptions options_;
+  std::shared_ptr<Communicator> communicator_;
   Group group_;
   Group background_;  // the writing thread's
   checkpoint::Checkpoints store_;
@@ -310,6 +391,7 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
   std::vector<int> here_;
   std::function<void()> settle_;
   std::vector<PassedOver> passed_over_;
+  bool reshapes_ = false;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -343,11 +425,16 @@ Run as_run(Target& target, const Inner&... inner) {
 void Saver::save(Synchronizer& sync, const Mine& mine) { impl_->save(as_run<Impl::Run>(sync), mine); }
 void Saver::save(Core& core, const Mine& inner, const Mine& mine) { impl_->save(as_run<Impl::Run>(core, inner), mine); }
 std::optional<std::int64_t> Saver::restore(Synchronizer& sync, const Mine& mine) {
-  return impl_->restore(as_run<Impl::Run>(sync), mine);
+  auto run = as_run<Impl::Run>(sync);
+  run.adopt = [&](StateVisitor& visitor, const std::function<void()>& fill) { sync.adopt(visitor, fill); };
+  run.outline = &sync.outline();
+  run.asked = sync.asked();
+  return impl_->restore(run, mine);
 }
 std::optional<std::int64_t> Saver::restore(Core& core, const Mine& inner, const Mine& mine) {
   return impl_->restore(as_run<Impl::Run>(core, inner), mine);
 }
+bool Saver::reshapes() const { return impl_->reshapes(); }
 const std::vector<PassedOver>& Saver::passed_over() const { return impl_->passed_over(); }
 void Saver::wait() { impl_->wait(); }
 std::vector<SaveReport> Saver::reports() { return impl_->reports(); }

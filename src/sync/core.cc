@@ -43,6 +43,7 @@ class Core::Impl {
   void with_consensus(const std::function<void()>& body);
   void restart_clock() { last_return_ = Clock::now(); }
   void visit(Walk& walk, const std::function<void(StateVisitor&)>& inner);
+  void adopt(StateVisitor& visitor, const std::function<void(StateVisitor&)>& inner, const std::function<void()>& fill);
   /// What changes the model, or waits for the others, is not for the body of with_consensus().
   template <typename Call>
   decltype(auto) outside(const char* function, const Call& call) {
@@ -61,6 +62,7 @@ class Core::Impl {
   std::int64_t round_now() const;  // of the step that is being taken, or was taken last
 
   const Recipe recipe_;
+  const Options asked_;
   const Options options_;
   Trace trace_;
   FirstFailure failure_;
@@ -140,6 +142,7 @@ Options in_force(Options options, const Recipe& recipe) {
 
 Core::Impl::Impl(const Cluster& cluster, TrainedModel model, const Options& options)
     : recipe_(checked(options, cluster, model)),
+      asked_(options),
       options_(in_force(options, recipe_)),
       model_(std::move(model)),
       communicator_(cluster.communicator("data", Carries::kTensors)),
@@ -363,6 +366,25 @@ void Core::Impl::visit(Walk& walk, const std::function<void(StateVisitor&)>& inn
   restart_clock();
 }
 
+void Core::Impl::adopt(StateVisitor& visitor, const std::function<void(StateVisitor&)>& inner,
+                       const std::function<void()>& fill) {
+  check_no_step("adopt");
+  if (steps_ > 0) throw OptionError("adopt() is for a run that has taken no step: make a new one");
+  const at::NoGradGuard no_grad;
+  flat_.check_in_place();
+  parameters_->settle();
+  visit_counter(visitor, "steps", steps_);
+  names_.visit(visitor, "live", live());
+  if (inner) inner(visitor);
+  for (const auto& [name, buffer] : model_.buffers) {
+    if (buffer.defined()) visitor.tensor("buffers/" + name, buffer);
+  }
+  if (exchange_) exchange_->adopt(visitor, "exchange");
+  fill();
+  parameters_->changed({{0, shard_.numel()}}, round_now());
+  restart_clock();
+}
+
 MemoryUse Core::Impl::memory() const {
   MemoryUse use;
   use.parameters = parameters_->most_bytes();
@@ -440,6 +462,17 @@ void Core::visit(StateVisitor& visitor, const std::function<void(StateVisitor&)>
     }
   });
 }
+void Core::adopt(StateVisitor& visitor, const std::function<void(StateVisitor&)>& inner,
+                 const std::function<void()>& fill) {
+  impl_->outside("adopt", [&] {
+    try {
+      impl_->adopt(visitor, inner, fill);
+    } catch (...) {
+      impl_->failure_.remember();
+      throw;
+    }
+  });
+}
 void Core::snapshot(std::shared_ptr<StateVisitor> visitor, std::function<void(bool)> over,
                     const std::function<void(StateVisitor&)>& inner) {
   if (visitor->reads()) throw OptionError("snapshot() is for a visitor that writes: use visit() to read");
@@ -451,6 +484,7 @@ void Core::snapshot(std::shared_ptr<StateVisitor> visitor, std::function<void(bo
 std::int64_t Core::steps() const { return impl_->steps_; }
 std::int64_t Core::rounds() const { return impl_->rounds(); }
 const Options& Core::options() const { return impl_->options_; }
+const Options& Core::asked() const { return impl_->asked_; }
 Trace& Core::trace() { return impl_->trace_; }
 const at::Tensor& Core::live() const { return impl_->live(); }
 const at::Tensor& Core::consensus() const { return impl_->consensus(); }

@@ -347,6 +347,12 @@ void ProgressExchange::check_in_step(const std::string& name) const {
   std::for_each(fragments_.begin(), fragments_.end(), check);
 }
 
+void ProgressExchange::adopt(StateVisitor& visitor, const std::string& name) {
+  names_.visit(visitor, "consensus", consensus_);
+  names_.visit(visitor, "momentum", momentum_);
+  co2::visit(visitor, name + "/rates", context_.last_rates, context_.last_rates.size());
+}
+
 void ProgressExchange::visit(Walk& walk, const std::string& name) {
   StateVisitor& visitor = walk.visitor();
   names_.visit(visitor, "consensus", consensus_);

@@ -47,6 +47,8 @@ class ProgressExchange {
   void settle();
   /// Shows all that this remembers.
   void visit(Walk& walk, const std::string& name);
+  /// Asks only for what belongs to no layout: consensus, momentum, rates. For a first round.
+  void adopt(StateVisitor& visitor, const std::string& name);
 
   /// Parts of the shard whose live parameters the last call changed: the rest of the island must be told.
   const std::vector<Range>& changed() const { return changed_; }

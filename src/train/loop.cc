@@ -135,7 +135,8 @@ class Run {
     if (agreement_) agreement_->visit(visitor, "agreement");
     if (state_.period == 0) return;
     if (!channel_) open_channel();
-    channel_->visit(visitor, "control", kWishes);
+    // Sums that other workers were about to make are of no use.
+    if (!(visitor.reads() && saver_->reshapes())) channel_->visit(visitor, "control", kWishes);
   }
 
   void resume() {
@@ -144,6 +145,13 @@ class Run {
     if (state_.newest_loss_step > 0) reporter_->loss(state_.newest_loss, state_.newest_loss_step, 0);
     for (const auto& [path, problem] : saver_->passed_over()) {
       reporter_->message(fmt::format("passed over {}: {}", path.string(), problem));
+    }
+    if (saver_->reshapes()) {
+      reporter_->message(
+          fmt::format("the checkpoint is of another number of workers, island size or ZeRO stage: what was in flight "
+                      "was applied, and "
+                      "{} workers go on with the mean of what the others had",
+                      cluster_.size()));
     }
     reporter_->message(step ? fmt::format("going on after step {}", *step)
                             : fmt::format("no checkpoint in {}: from the beginning", config_.out.string()));
@@ -207,11 +215,10 @@ class Run {
     const auto recent = static_cast<std::size_t>(std::max<std::int64_t>(config_.steps / 20, 1));
 
     origin_of_this_life();
-    if (state_.steps > 0) rate_ = rate_factor() * schedule.at(state_.steps - 1);
     resume_clock();
     evaluate_if_due();  // whoever was stopped at such a step has not done it
     while (state_.steps < config_.steps) {
-      rate_ = rate_factor() * schedule.at(state_.steps);
+      state_.rate = rate_factor() * schedule.at(state_.steps);
       const Clock::time_point step_began = Clock::now();
       const double loss = step();
       if (state_.steps++ == 0) {
@@ -318,7 +325,7 @@ class Run {
   /// One optimizer step; returns this worker's mean loss.
   double step() {
     optimizer_->zero_grad();
-    set_rate(*optimizer_, rate_);
+    set_rate(*optimizer_, state_.rate);
     const int passes = config_.sync.accumulation_steps;
     double total = 0;
     for (int pass = 0; pass < passes; ++pass) {
@@ -349,7 +356,7 @@ class Run {
             .steps = config_.steps,
             .wall_seconds = wall_seconds(),
             .training_seconds = trained(),
-            .learning_rate = rate_,
+            .learning_rate = state_.rate,
             .local_steps = sync_->pace().local_steps,
             .wire = sync_->pace().wire,
             .clipped = sync_->clipping().clipped,
@@ -446,8 +453,7 @@ class Run {
   std::vector<double> sample_;                  // for it, of the newest step
 
   RunResult result_;
-  std::optional<Overlap> during_training_;  // once it is over: without the exchange at the end
-  double rate_ = 0;
+  std::optional<Overlap> during_training_;    // once it is over: without the exchange at the end
   Clock::time_point origin_;                  // the same instant on all workers, up to a barrier
   std::optional<Clock::time_point> resumed_;  // the training clock runs
   double trained_ = 0;                        // what it showed when it was stopped

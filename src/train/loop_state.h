@@ -13,6 +13,7 @@ namespace co2::train {
 struct LoopState {
   std::int64_t steps = 0;     ///< taken
   int period = 0;             ///< of the control channel; 0 before the first step
+  double rate = 0;            ///< of the newest step
   double first_loss = 0;      ///< this worker's
   std::deque<double> losses;  ///< this worker's newest ones
   double validation_loss_before = 0;

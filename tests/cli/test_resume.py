@@ -102,6 +102,39 @@ def test_a_run_that_is_stopped_saves_and_goes_on(tmp_path, whole, number):
     assert metrics(run) == metrics(whole)
 
 
+def test_another_number_of_workers_goes_on_with_the_same_model(tmp_path):
+    run = tmp_path / "run"
+    assert train(run, "--steps", 16, "--checkpoint-every", 16).returncode == 0
+    reference = weights(run)
+    for layout in (["--workers", 1], ["--workers", 4], ["--workers", 4, "--island-size", 2],
+                   ["--workers", 2, "--island-size", 2, "--zero", 3]):
+        copy = tmp_path / "copy"
+        shutil.copytree(run, copy)
+        result = co2("train", "--resume", copy, *layout)  # there is nothing left to do but to put all together
+        assert result.returncode == 0, result.stderr
+        assert "what was in flight was applied" in result.stderr and "going on after step 16" in result.stderr
+        assert weights(copy) == reference, layout
+        shutil.rmtree(copy)
+
+
+def test_workers_come_and_go_between_the_lives_of_a_run(tmp_path):
+    run = tmp_path / "run"
+    arguments = ["train", *TRAINING, "--out", run]
+    for steps, layout in ((10, []), (20, ["--workers", 3]), (30, ["--workers", 2, "--island-size", 2, "--zero", 2]),
+                          (40, ["--workers", 1, "--island-size", 1, "--zero", 0])):
+        result = co2(*arguments, "--steps", steps, "--checkpoint-every", 10, *layout)
+        assert result.returncode == 0, result.stderr
+        assert steps_saved(run)[-1] == steps
+        arguments = ["train", "--resume", run]
+    seen = [line[0] for line in metrics(run)]
+    assert seen == sorted(seen) and seen[-1] == 40
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["steps"] == 40 and summary["workers"] == 1
+    assert summary["validation_loss"] < summary["validation_loss_before"]
+    config = json.loads((run / "config.json").read_text())
+    assert config["workers"] == 1 and config["steps"] == 40
+
+
 def test_time_between_checkpoints(tmp_path):
     run = tmp_path / "run"
     result = train(run, "--steps", 60, "--checkpoint-every", "0.2s", "--keep", 3)
@@ -160,7 +193,7 @@ def test_a_folder_with_a_run_in_it_is_left_alone(tmp_path):
     (["--resume", "nothing"], 4, "there is no run in it"),
     (["--resume", "run", "--out", "elsewhere"], 2, "leave out --out"),
     (["--resume", "run", "--config", "x.toml"], 2, "leave out --config"),
-    (["--resume", "run", "--workers", 3], 4, "workers"),
+    (["--resume", "run", "--workers", 3, "--island-size", 2], 2, "island"),
     (["--resume", "run", "--local-steps", 6], 4, "another model, kind of optimizer, or other options"),
     (["--checkpoint-every", "soon"], 2, "a number of steps"),
     (["--checkpoint-every", "-3"], 2, "a number of steps"),
