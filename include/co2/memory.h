@@ -13,8 +13,9 @@ struct MemoryUse {
   std::int64_t inner_state = 0;    ///< the optimizer's
   std::int64_t outer_state = 0;    ///< consensus and outer momentum
   std::int64_t communication = 0;  ///< exchanges in flight, and what collectives need besides their tensors
+  std::int64_t checkpoint = 0;     ///< a Saver's copy, which is written while training goes on
 
-  std::int64_t total() const { return parameters + gradients + inner_state + outer_state + communication; }
+  std::int64_t total() const { return parameters + gradients + inner_state + outer_state + communication + checkpoint; }
 };
 
 /// Its fields, for whoever reports them all.
@@ -22,10 +23,11 @@ struct MemoryField {
   const char* name;
   std::int64_t MemoryUse::*bytes;
 };
-inline constexpr std::array<MemoryField, 5> kMemoryFields = {{{"parameters", &MemoryUse::parameters},
+inline constexpr std::array<MemoryField, 6> kMemoryFields = {{{"parameters", &MemoryUse::parameters},
                                                               {"gradients", &MemoryUse::gradients},
                                                               {"inner_state", &MemoryUse::inner_state},
                                                               {"outer_state", &MemoryUse::outer_state},
-                                                              {"communication", &MemoryUse::communication}}};
+                                                              {"communication", &MemoryUse::communication},
+                                                              {"checkpoint", &MemoryUse::checkpoint}}};
 
 }  // namespace co2

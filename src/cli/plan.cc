@@ -16,6 +16,7 @@
 #include "options/recipe.h"
 #include "processes/placement.h"
 #include "processes/screen.h"
+#include "train/every.h"
 #include "train/recipe_text.h"
 #include "train/summary.h"
 #include "train/task_type.h"
@@ -39,9 +40,10 @@ Examples:
   co2 plan memory --help                     more)";
 
 /// The options of a training run that decide what is held.
-constexpr std::array<std::string_view, 16> kOptions = {
-    "task", "model",   "workers",   "strategy", "local-steps", "fragments",          "delay",        "restart",
-    "wire", "compute", "optimizer", "beta1",    "island-size", "accumulation-steps", "bucket-bytes", "zero"};
+constexpr std::array<std::string_view, 17> kOptions = {
+    "task",         "model", "workers",         "strategy",  "local-steps", "fragments",   "delay",
+    "restart",      "wire",  "compute",         "optimizer", "beta1",       "island-size", "accumulation-steps",
+    "bucket-bytes", "zero",  "checkpoint-every"};
 
 struct PlanFlags {
   std::vector<Setting> settings;
@@ -87,7 +89,10 @@ int run(const PlanFlags& flags) {
   const Recipe recipe = placed(resolve(config.sync), config.workers);
   if (recipe.zero < config.sync.zero) processes::show(stderr, train::nothing_to_shard_text(config.sync.zero) + "\n");
   const ModelShape shape = train::task_type(config.task).shape(config);
-  const MemoryUse use = plan_memory(shape, recipe, state_copies(config), config.workers);
+  MemoryUse use = plan_memory(shape, recipe, state_copies(config), config.workers);
+  if (!train::parse_every("checkpoint_every", config.checkpoint_every).never()) {
+    use.checkpoint = plan_checkpoint(shape, recipe, state_copies(config), config.workers);
+  }
   const Traffic traffic = plan_traffic(shape, recipe, config.workers);
   if (!flags.json) {
     processes::show(stdout, table(config, recipe, shape.elements(), use, traffic));

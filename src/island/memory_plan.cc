@@ -122,6 +122,22 @@ MemoryUse plan_memory(const ModelShape& shape, const Recipe& recipe, int state_c
   return use;
 }
 
+std::int64_t plan_checkpoint(const ModelShape& shape, const Recipe& recipe, int state_copies, int workers) {
+  const MemoryUse use = plan_memory(shape, recipe, state_copies, workers);
+  const std::int64_t shard = shape.elements() / recipe.island_size;
+  const bool whole = recipe.zero < 3 && recipe.compute == Compute::kPlain;
+  std::int64_t bytes = kElementBytes * (whole ? shape.elements() : shard) + use.inner_state + use.outer_state;
+  if (recipe.exchange == Recipe::Exchange::kProgress && recipe.delay != 0) {  // sums, and what was sent for them
+    const bool launches_first = recipe.restart == Restart::kPaper;
+    const std::int64_t in_flight = exchanges_in_flight(recipe) - (launches_first ? 1 : 0);
+    const Wire wire = workers == recipe.island_size ? Wire::kPlain : recipe.wire;
+    const double element =
+        wire_element_bytes(wire, at::kFloat) + (recipe.restart == Restart::kKeep ? kElementBytes : 0);
+    bytes += std::llround(element * static_cast<double>(in_flight * shard / recipe.fragments));
+  }
+  return bytes;
+}
+
 Traffic plan_traffic(const ModelShape& shape, const Recipe& recipe, int workers) {
   const auto all = static_cast<double>(shape.elements());
   const double island = recipe.island_size;

@@ -25,6 +25,9 @@ struct ModelShape {
 /// of a parameter's size that the inner optimizer keeps for it (AdamW: 2).
 MemoryUse plan_memory(const ModelShape& shape, const Recipe& recipe, int state_copies, int workers);
 
+/// What a Saver copies on the worker of an island that has most to write.
+std::int64_t plan_checkpoint(const ModelShape& shape, const Recipe& recipe, int state_copies, int workers);
+
 /// Bytes that one worker sends in a step, to its island and, on average, to the other islands.
 struct Traffic {
   double island = 0;

@@ -15,6 +15,7 @@ namespace {
 constexpr int kCoordinates = 512;  // in all, of all places
 constexpr int kFewest = 32;        // of a place
 constexpr double kMemory = 0.95;   // of one sample at the next
+constexpr double kExponent = 1.5;  // docs/choosing-local-steps.md has the measurements
 
 template <typename Options, typename State>
 at::Tensor divided(const at::Tensor& gradient, const torch::optim::OptimizerOptions& options,
@@ -93,10 +94,14 @@ void GradientAgreement::take(std::span<const double> sums) {
 }
 
 double GradientAgreement::shortening() const {
-  const double most = std::sqrt(static_cast<double>(islands_));
   if (mean_of_squares_ == 0) return 1;
-  return square_of_mean_ > 0 ? std::clamp(std::sqrt(mean_of_squares_ / square_of_mean_), 1.0, most) : most;
+  if (square_of_mean_ == 0) return most();
+  return std::clamp(std::sqrt(mean_of_squares_ / square_of_mean_), 1.0, most());
 }
+
+double GradientAgreement::rate_factor() const { return std::min(std::pow(shortening(), kExponent), most()); }
+
+double GradientAgreement::most() const { return std::sqrt(static_cast<double>(islands_)); }
 
 void GradientAgreement::visit(StateVisitor& visitor, const std::string& name) {
   visit_amount(visitor, name + "/mean_of_squares", mean_of_squares_);

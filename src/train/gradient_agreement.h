@@ -42,9 +42,14 @@ class GradientAgreement {
 
   /// In [1, √islands]; 1 before anything is known.
   double shortening() const;
+  /// How many times `ddp`'s rate a worker should take: more than what is missing, as short rounds have learned better
+  /// with steps that are a little too long than with steps that are just right; at most √islands.
+  double rate_factor() const;
   void visit(StateVisitor& visitor, const std::string& name);
 
  private:
+  double most() const;
+
   const int place_, places_, islands_;
   const std::size_t coordinates_;                    // of each place
   double mean_of_squares_ = 0, square_of_mean_ = 0;  // both over the newest samples, the older the less

@@ -158,14 +158,13 @@ class Run {
   }
 
   void save() {
-    pause_clock();
     state_.wall_seconds = wall_seconds();
     state_.training_seconds = trained();
     state_.communication = communication();
     if (speaks()) state_.metrics_lines = reporter_->sync_metrics();
     saver_->save(*sync_, [this](StateVisitor& visitor) { visit_loop(visitor); });
     last_saved_ = Clock::now();
-    resume_clock();
+    sync_->restart_clock();  // no computing; but it is part of what training takes
   }
 
   void prepare_task() {
@@ -301,7 +300,7 @@ class Run {
   double rate_factor() {
     if (config_.rate_factor > 0) return config_.rate_factor;
     if (!agreement_ || momentum_of(result_.recipe, sync_->pace().local_steps) > 0) return 1;
-    return agreement_->shortening();
+    return agreement_->rate_factor();
   }
 
   std::size_t agreement_width() const { return agreement_ ? agreement_->width() : 0; }
@@ -405,6 +404,8 @@ class Run {
 
   void collect_figures() {
     const auto& trace = sync_->trace();
+    MemoryUse memory = sync_->memory();
+    memory.checkpoint = result_.checkpoints.largest;
     const WorkerFigures mine{
         .transfer_seconds = communication().transfer_seconds,
         .exposed_seconds = communication().exposed_seconds,
@@ -412,7 +413,7 @@ class Run {
         .outer_seconds = trace.seconds(SpanKind::kOuter),
         .bytes_sent = communication().bytes,
         .left_out = sync_->left_out(),
-        .memory = sync_->memory(),
+        .memory = memory,
         .peak_megabytes = peak_resident_megabytes(),
         .threads = at::get_num_threads(),
         .cores = processes::format_cores(usable_cores()),

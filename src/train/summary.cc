@@ -128,6 +128,7 @@ void CheckpointFigures::add(const SaveReport& report) {
   }
   ++made;
   bytes += report.bytes;
+  largest = std::max(largest, report.bytes);
   newest = report.path;
 }
 
@@ -235,8 +236,8 @@ std::string format_summary(const RunResult& result) {
     const auto bytes = [](std::int64_t count) { return human_bytes(static_cast<double>(count)); };
     row("memory", fmt::format("{:.0f} MB at most per worker; of it parameters {}, gradients {},", peak,
                               bytes(use.parameters), bytes(use.gradients)));
-    row("", fmt::format("inner state {}, outer state {}, communication {}", bytes(use.inner_state),
-                        bytes(use.outer_state), bytes(use.communication)));
+    row("", fmt::format("inner state {}, outer state {}, communication {}, checkpoint {}", bytes(use.inner_state),
+                        bytes(use.outer_state), bytes(use.communication), bytes(use.checkpoint)));
   }
   if (!result.out.empty()) row("written to", result.out.string());
   if (!result.sample.empty()) text += fmt::format("\n{}\n{}\n", result.words.sample_title, result.sample);

@@ -36,6 +36,7 @@ struct CheckpointFigures {
   std::int64_t made = 0;
   std::int64_t failed = 0;
   std::int64_t bytes = 0;      ///< of all of them together
+  std::int64_t largest = 0;    ///< bytes of one
   double stalled_seconds = 0;  ///< that training stood still for them
   std::filesystem::path newest;
 

@@ -2,12 +2,14 @@
 
 #include "island/memory_plan.h"
 
+#include <co2/checkpoint.h>
 #include <co2/co2.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include "island/placed.h"
 #include "options/recipe.h"
+#include "support/temporary.h"
 #include "support/workers.h"
 #include "train/gpt/gpt.h"
 #include "train/gpt/gpt_shape.h"
@@ -35,6 +37,7 @@ TEST(MemoryPlan, KnowsTheModelsParameters) {
 
 MemoryUse measured(int workers, const Options& options) {
   MemoryUse use;
+  const test::TestFolder folder;
   run_workers(workers, [&](const Cluster& cluster) {
     train::Gpt model(kModel, 1);
     torch::optim::AdamW optimizer(model.parameters(), torch::optim::AdamWOptions(1e-3));
@@ -48,6 +51,10 @@ MemoryUse measured(int workers, const Options& options) {
       sync.step();
     }
     if (cluster.rank() == 0) use = sync.memory();
+    Saver saver(cluster, folder / "run");
+    saver.save(sync);
+    saver.wait();
+    if (cluster.rank() == 0) use.checkpoint = saver.reports().at(0).bytes;
     sync.finish();
   });
   return use;
@@ -82,6 +89,7 @@ TEST(MemoryPlan, AgreesWithWhatARunHolds) {
           agree(use.gradients, plan.gradients);
           agree(use.inner_state, plan.inner_state);
           agree(use.outer_state, plan.outer_state);
+          agree(use.checkpoint, plan_checkpoint(shape, placed(resolve(options), 4), 2, 4));
           // Threads of one process need no space to receive into.
           if (stage == 0) agree(use.communication, plan.communication);
         }

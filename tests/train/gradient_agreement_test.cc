@@ -79,6 +79,10 @@ TEST(GradientAgreement, KnowsNoiseFromSignal) {
     train(both, 60, [](std::size_t, const at::Tensor& signal) { return signal + at::randn_like(signal); });
     EXPECT_NEAR(both[0].agreement.shortening(), std::sqrt(2 / (1 + 1. / 4)), 0.05);
     for (const auto& worker : both) EXPECT_EQ(worker.agreement.shortening(), both[0].agreement.shortening());
+    EXPECT_EQ(equal[0].agreement.rate_factor(), equal[0].agreement.shortening());
+    EXPECT_EQ(noisy[0].agreement.rate_factor(), 2);  // never more than √G
+    EXPECT_GT(both[0].agreement.rate_factor(), both[0].agreement.shortening());
+    EXPECT_LT(both[0].agreement.rate_factor(), 2);
   }
 }
 
