@@ -11,6 +11,7 @@
 
 #include "base/files.h"
 #include "base/unique_keys.h"
+#include "train/run_files.h"
 
 namespace co2::cli {
 
@@ -119,7 +120,7 @@ std::vector<Setting> read_config_file(const std::filesystem::path& path) {
 }
 
 std::vector<Setting> read_run_config(const std::filesystem::path& run) {
-  const std::filesystem::path config = run / "config.json";
+  const std::filesystem::path config = run / train::kConfigFile;
   if (run.empty() || !std::filesystem::exists(config)) {
     throw DataError(fmt::format("'{}': there is no run in it, for {} is missing", run.string(), config.string()));
   }

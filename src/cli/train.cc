@@ -61,7 +61,7 @@ int start_workers(const train::TrainConfig& config, bool json) {
   options.command = {std::filesystem::read_symlink("/proc/self/exe"),
                      "train",
                      "--config",
-                     config.out / "config.json",
+                     config.out / (config.resume ? train::kNextConfigFile : train::kConfigFile),
                      "--worker-out",
                      config.out};
   if (json) options.command.emplace_back("--json");
@@ -81,11 +81,27 @@ std::vector<Setting> settings_of_run(const TrainFlags& flags) {
   return read_run_config(*flags.resume);
 }
 
+/// What has changed since the run was started, or went on the last time.
+std::string changes_text(const std::vector<Setting>& of_run, const nlohmann::ordered_json& now) {
+  train::TrainConfig config;
+  apply_all(config, of_run);
+  const auto before = to_json(config);
+  std::string text;
+  for (const auto& [name, value] : now.items()) {
+    if (name == "out" || (before.contains(name) && before[name] == value)) continue;
+    text +=
+        fmt::format("{} {} = {}", text.empty() ? "going on with other options than before:" : ",", name, value.dump());
+    if (before.contains(name)) text += fmt::format(" (was {})", before[name].dump());
+  }
+  return text.empty() ? text : text + "\n";
+}
+
 int run_train(const TrainFlags& flags) {
   train::TrainConfig config;
   std::vector<Setting> settings;
   if (flags.config_file == "") throw OptionError("--config is empty: name a TOML or JSON file");
-  if (flags.resume) settings = settings_of_run(flags);
+  const std::vector<Setting> of_run = flags.resume ? settings_of_run(flags) : std::vector<Setting>();
+  if (flags.resume) settings = of_run;
   if (flags.config_file) settings = read_config_file(*flags.config_file);
   settings.insert(settings.end(), flags.settings.begin(), flags.settings.end());
   apply_all(config, settings);
@@ -102,6 +118,9 @@ int run_train(const TrainFlags& flags) {
     return 0;
   }
   const std::string config_text = complete.dump(2) + "\n";
+  if (flags.resume && (!placement || placement->rendezvous.rank == 0)) {
+    processes::show(stderr, changes_text(of_run, complete));
+  }
   if (!placement && config.workers > 1) {
     if (config.out.empty()) config.out = train::claim_default_folder(config);
     config.resume ? train::resume_run_folder(config.out, config_text)

@@ -141,6 +141,9 @@ class Run {
 
   void resume() {
     const auto step = saver_->restore(*sync_, [this](StateVisitor& visitor) { visit_loop(visitor); });
+    group_.all_or_none("go on in the output folder", [&] {
+      if (speaks()) accept_next_config(config_.out);
+    });
     if (!speaks()) return;
     if (state_.newest_loss_step > 0) reporter_->loss(state_.newest_loss, state_.newest_loss_step, 0);
     for (const auto& [path, problem] : saver_->passed_over()) {

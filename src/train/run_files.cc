@@ -118,12 +118,22 @@ void begin_run_folder(const std::filesystem::path& folder, const std::string& co
                     "choose another one",
                     folder.string(), left, folder.string()));
   }
-  resume_run_folder(folder, config_text);
+  ensure_writable(folder);
+  if (!config_text.empty()) write_atomically(folder / kConfigFile, config_text);
 }
 
 void resume_run_folder(const std::filesystem::path& folder, const std::string& config_text) {
   ensure_writable(folder);
-  if (!config_text.empty()) write_atomically(folder / "config.json", config_text);
+  if (!config_text.empty()) write_atomically(folder / kNextConfigFile, config_text);
+}
+
+void accept_next_config(const std::filesystem::path& folder) {
+  std::error_code error;
+  if (!std::filesystem::exists(folder / kNextConfigFile, error)) return;
+  std::filesystem::rename(folder / kNextConfigFile, folder / kConfigFile, error);
+  if (!error) return;
+  throw DataError(fmt::format("{}: {} can't take the place of {}: {}", folder.string(), kNextConfigFile, kConfigFile,
+                              error.message()));
 }
 
 double peak_resident_megabytes() {

@@ -57,6 +57,9 @@ class MetricsFile {
 /// One Trace Event document out of one per worker.
 std::string merged_trace(const std::vector<std::string>& documents);
 
+inline constexpr auto kConfigFile = "config.json";
+inline constexpr auto kNextConfigFile = "config.next.json";
+
 /// A new folder for results: runs/<what>-<local time>, with a number after it if that is taken. Throws DataError.
 std::filesystem::path claim_default_folder(const std::string& what);
 /// The same with <task>-<model>-<strategy>.
@@ -65,8 +68,11 @@ std::filesystem::path claim_default_folder(const TrainConfig& config);
 /// Begins a run in a folder: it can be written, and config.json has `config_text`; an empty one leaves that file alone.
 /// Throws DataError, also if an earlier run is in it: nothing of that is ever removed.
 void begin_run_folder(const std::filesystem::path& folder, const std::string& config_text);
-/// The same for one that goes on with the run that is there.
+/// The same for one that goes on with the run that is there: `config_text` waits in a file of its own until that has
+/// worked, so that options that do not fit are forgotten with the attempt.
 void resume_run_folder(const std::filesystem::path& folder, const std::string& config_text);
+/// It has worked: what waits becomes config.json, if something does. Throws DataError.
+void accept_next_config(const std::filesystem::path& folder);
 
 /// Of this process.
 double peak_resident_megabytes();

@@ -1,10 +1,12 @@
 """Runs that end at any moment, and go on: to the same bytes, with every line of metrics.jsonl there once."""
 
+import contextlib
 import json
 import os
 import random
 import shutil
 import signal
+import subprocess
 import time
 
 import pytest
@@ -135,6 +137,54 @@ def test_workers_come_and_go_between_the_lives_of_a_run(tmp_path):
     assert config["workers"] == 1 and config["steps"] == 40
 
 
+@contextlib.contextmanager
+def small_disk(folder, megabytes):
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", folder], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("only root can mount a small disk")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_costs_checkpoints_and_not_the_run(tmp_path):
+    with small_disk(tmp_path / "disk", 40) as disk:  # two workers need some 30 MB each
+        run = disk / "run"
+        result = train(run, "--steps", 20, "--checkpoint-every", 5)
+        assert result.returncode == 0, result.stderr
+        summary = json.loads((run / "summary.json").read_text())
+        assert summary["checkpoints"]["failed"] == 4 and summary["checkpoints"]["made"] == 0
+        assert "could not be made" in result.stdout and "No space left" in result.stderr, result.stderr
+        assert steps_saved(run) == [] and not list(run.rglob("*partial*")), "what could not be used takes no space"
+        assert weights(run)
+
+
+def test_a_folder_that_vanishes_costs_checkpoints_and_not_the_run(tmp_path):
+    run = tmp_path / "run"
+    with Started("train", *TRAINING, "--out", run, "--steps", 60, "--checkpoint-every", 3) as started:
+        wait_for(lambda: steps_saved(run) or started.process.poll() is not None)
+        shutil.rmtree(run / "checkpoints", ignore_errors=True)
+        (run / "checkpoints").write_text("in its place")
+        code, _, said = started.finish()
+    assert code == 0, said
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["steps"] == 60 and summary["checkpoints"]["failed"] > 0
+    result = co2("train", "--resume", run)
+    assert result.returncode == 4 and "checkpoints" in result.stderr, result.stderr
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    run, other = tmp_path / "run", tmp_path / "other"
+    assert train(run, "--steps", 4, "--checkpoint-every", 2).returncode == 0
+    assert train(other, "--steps", 4, "--checkpoint-every", 0, "--context", 16).returncode == 0
+    shutil.copytree(run / "checkpoints", other / "checkpoints")
+    for layout in ([], ["--workers", 3]):
+        result = co2("train", "--resume", other, *layout)
+        assert result.returncode == 4 and "another model" in result.stderr, result.stderr
+
+
 def test_time_between_checkpoints(tmp_path):
     run = tmp_path / "run"
     result = train(run, "--steps", 60, "--checkpoint-every", "0.2s", "--keep", 3)
@@ -204,6 +254,8 @@ def test_what_can_not_be(tmp_path, arguments, code, words):
     result = co2("train", *arguments, cwd=tmp_path)
     assert result.returncode == code, result.stderr
     assert words in result.stderr
+    again = co2("train", "--resume", tmp_path / "run")
+    assert again.returncode == 0, "what did not fit is forgotten: " + again.stderr
     assert "Traceback" not in result.stderr and "terminate" not in result.stderr
 
 
@@ -212,6 +264,8 @@ def test_a_run_may_be_given_more_steps(tmp_path):
     assert train(run, "--steps", 6, "--checkpoint-every", 3, "--schedule", "constant").returncode == 0
     result = co2("train", "--resume", run, "--steps", 10)
     assert result.returncode == 0, result.stderr
+    assert "going on with other options than before: steps = 10 (was 6)\n" in result.stderr
+    assert json.loads((run / "config.json").read_text())["steps"] == 10 and not (run / "config.next.json").exists()
     assert json.loads((run / "summary.json").read_text())["steps"] == 10
     assert [line[0] for line in metrics(run)][-1] == 10
 
