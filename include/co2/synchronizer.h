@@ -98,8 +98,9 @@ class Synchronizer {
   void snapshot(std::shared_ptr<StateVisitor> visitor, std::function<void(bool)> over);
   /// Takes over what a run of another layout has come to (Core::adopt()); for a Saver.
   void adopt(StateVisitor& visitor, const std::function<void()>& fill);
-  /// The model that is trained, without its values.
+  /// The model that is trained, without its values; and what the optimizer updates (Core::trained()).
   const TrainedModel& outline() const;
+  const std::vector<TrainedTensor>& trained() const;
   /// Waits for everything that is on the wire between islands, and applies nothing (Core::settle()).
   void settle();
 

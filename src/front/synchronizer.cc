@@ -142,6 +142,7 @@ void Synchronizer::adopt(StateVisitor& visitor, const std::function<void()>& fil
       visitor, [this](StateVisitor& to) { impl_->visit_inner(to); }, fill);
 }
 const TrainedModel& Synchronizer::outline() const { return impl_->outline_; }
+const std::vector<TrainedTensor>& Synchronizer::trained() const { return impl_->core_.trained(); }
 void Synchronizer::settle() { impl_->core_.settle(); }
 void Synchronizer::snapshot(std::shared_ptr<StateVisitor> visitor, std::function<void(bool)> over) {
   impl_->core_.snapshot(std::move(visitor), std::move(over), [this](StateVisitor& to) { impl_->visit_inner(to); });

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -61,6 +62,7 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
     // For checkpoints of another layout; a Core's inner optimizer is not known well enough for that.
     std::function<void(StateVisitor&, const std::function<void()>&)> adopt = {};
     const TrainedModel* outline = nullptr;
+    const std::vector<TrainedTensor>* trained = nullptr;
     Options asked = {};
   };
 
@@ -137,18 +139,24 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
   std::optional<std::int64_t> restore(const Run& run, const Mine& mine) {
     wait(settle_);
     passed_over_.clear();
-    reshapes_ = newest_is_of_another_layout(run);
-    if (reshapes_) return restore_whole(run, mine);
-    const std::optional<Good> good = newest_good_everywhere();
-    if (!good) return std::nullopt;
-    PartReader reader(good->part, (good->path / checkpoint::worker_file(rank_)).string());
-    group_.all_or_none("put the checkpoint in place", [&] {
-      run.visit(reader);
-      Prefixed prefixed(reader, kMine);
-      if (mine) mine(prefixed);
-      reader.require_all_read();
-    });
-    return good->step;
+    reshapes_ = false;
+    std::vector<checkpoint::Listed> listed;
+    group_.all_or_none("read the folder of checkpoints", [&] { listed = store_.list(); });
+    const std::vector<std::string> counts = group_.gather(std::to_string(listed.size()));
+    if (std::all_of(counts.begin(), counts.end(), [](const std::string& count) { return count == "0"; })) {
+      return std::nullopt;
+    }
+    for (const auto& [step, kind] : offered_by_rank_0(listed, run)) {
+      const auto mine_of_step =
+          std::find_if(listed.begin(), listed.end(), [&](const auto& l) { return l.step == step; });
+      const checkpoint::Listed candidate =
+          mine_of_step != listed.end()
+              ? *mine_of_step
+              : checkpoint::Listed{store_.path_of(step), step, std::nullopt, "this worker has none of this step"};
+      reshapes_ = kind == Kind::kAnother;
+      if (kind == Kind::kAnother ? restore_whole(run, mine, candidate) : restore_own(run, mine, candidate)) return step;
+    }
+    refuse_all();
   }
 
   bool reshapes() const { return reshapes_; }
@@ -163,11 +171,6 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
     bool copied = false;    // all that was here
     bool shown = false;     // and all that was on the wire, or dropped
     bool complete = false;  // not dropped
-  };
-  struct Good {
-    std::filesystem::path path;
-    std::int64_t step = 0;
-    checkpoint::Part part;  // this worker's
   };
 
   void hand_over(const std::shared_ptr<Job>& job) {
@@ -256,39 +259,72 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
     return worker == rank_ ? text : fmt::format("worker {}: {}", worker, text);
   }
 
-  bool has_layout_of(const checkpoint::Manifest& manifest, const Run& run) const {
-    return manifest.workers == size_ && manifest.island_size == run.island_size && manifest.zero == run.zero;
-  }
+  enum class Kind { kSame, kAnother };  // layout
 
-  /// Rank 0 decides: new workers may have no checkpoint at all.
-  bool newest_is_of_another_layout(const Run& run) {
-    bool another = false;
-    group_.all_or_none("read the folder of checkpoints", [&] {
-      if (rank_ != 0) return;
-      for (const checkpoint::Listed& listed : store_.list()) {
-        if (!listed.manifest) continue;
-        another = !has_layout_of(*listed.manifest, run);
-        return;
-      }
-    });
-    return group_.gather(another ? "another" : "").front() == "another";
-  }
-
-  /// Of the newest that rank 0 has all files of.
-  std::int64_t restore_whole(const Run& run, const Mine& mine) {
-    if (!run.adopt) {
-      throw DataError(fmt::format(
-          "the newest checkpoint in {} is of another number of workers, island_size or zero: a Core whose optimizer is "
-          "not of torch::optim goes on with the same ones only",
-          store_.folder().string()));
+  /// The newest first. What rank 0 does not have is of no use to anybody; what only it has may be, of another layout.
+  std::vector<std::pair<std::int64_t, Kind>> offered_by_rank_0(const std::vector<checkpoint::Listed>& listed,
+                                                               const Run& run) {
+    std::string mine;
+    for (const checkpoint::Listed& each : listed) {
+      const bool same =
+          !each.manifest || (each.manifest->workers == size_ && each.manifest->island_size == run.island_size &&
+                             each.manifest->zero == run.zero);
+      mine += fmt::format("{} {}\n", each.step, same ? "same" : "another");
     }
-    WholeState state;
+    std::istringstream text(group_.gather(rank_ == 0 ? mine : "").front());
+    std::vector<std::pair<std::int64_t, Kind>> offered;
     std::int64_t step = 0;
-    group_.all_or_none("put a checkpoint of another layout together", [&] {
-      if (rank_ == 0) state = newest_whole(run, step);
+    for (std::string kind; text >> step >> kind;)
+      offered.emplace_back(step, kind == "same" ? Kind::kSame : Kind::kAnother);
+    return offered;
+  }
+
+  /// Whether no worker has a problem with it; if one has, it is passed over.
+  bool all_can(const checkpoint::Listed& candidate, const std::string& problem) {
+    if (group_.agree(problem.empty())) return true;
+    passed_over_.emplace_back(candidate.path, problem.empty() ? "another worker can't use it" : problem);
+    return false;
+  }
+
+  /// Each worker looks at its own file only.
+  bool restore_own(const Run& run, const Mine& mine, const checkpoint::Listed& candidate) {
+    checkpoint::Part part;
+    const std::string problem = attempt([&] {
+      part = own_part(candidate);
+      return std::string();
     });
-    step = std::stoll(group_.gather(std::to_string(step)).front());
-    WholeReader reader(group_, communicator_, *run.outline, std::move(state));
+    if (!all_can(candidate, problem)) return false;
+    PartReader reader(part, (candidate.path / checkpoint::worker_file(rank_)).string());
+    group_.all_or_none("put the checkpoint in place", [&] {
+      run.visit(reader);
+      Prefixed prefixed(reader, kMine);
+      if (mine) mine(prefixed);
+      reader.require_all_read();
+    });
+    return true;
+  }
+
+  /// Rank 0 reads all files, and the others none.
+  bool restore_whole(const Run& run, const Mine& mine, const checkpoint::Listed& candidate) {
+    std::vector<checkpoint::Part> parts;
+    const std::string problem = attempt([&] {
+      if (!run.adopt) {
+        throw DataError(
+            "it is of another number of workers, island_size or zero, and a Core with an optimizer of its own goes on "
+            "with the same ones only");
+      }
+      if (run.steps > 0)
+        throw DataError("it is of another layout: only a run that has taken no step can go on from it");
+      if (rank_ == 0) parts = all_parts(candidate);
+      return std::string();
+    });
+    if (!all_can(candidate, problem)) return false;
+    WholeState state;
+    group_.all_or_none("put a checkpoint of another layout together", [&] {
+      if (rank_ == 0) state = finished(*run.outline, run.asked, *candidate.manifest, parts);
+    });
+    parts.clear();
+    WholeReader reader(group_, communicator_, *run.outline, *run.trained, std::move(state));
     constexpr auto kAsking = "ask for its share of the checkpoint";
     bool asked = false;
     try {
@@ -304,63 +340,17 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
       if (!asked) group_.all_or_none(kAsking, [] { throw; });  // the others wait to be told
       throw;
     }
-    return step;
+    return true;
   }
 
-  WholeState newest_whole(const Run& run, std::int64_t& step) {
-    for (const checkpoint::Listed& listed : store_.list()) {
-      std::vector<checkpoint::Part> parts;
-      const std::string problem = attempt([&] {
-        if (!listed.manifest) throw DataError(listed.problem);
-        for (int worker = 0; worker < listed.manifest->workers; ++worker) {
-          parts.push_back(checkpoint::read_part(listed.path / checkpoint::worker_file(worker),
-                                                checkpoint::file_of(*listed.manifest, worker, listed.path)));
-        }
-        return std::string();
-      });
-      if (problem.empty()) {
-        step = listed.step;
-        return finished(*run.outline, run.asked, *listed.manifest, parts);
-      }
-      passed_over_.emplace_back(listed.path, problem);
+  static std::vector<checkpoint::Part> all_parts(const checkpoint::Listed& candidate) {
+    if (!candidate.manifest) throw DataError(candidate.problem);
+    std::vector<checkpoint::Part> parts;
+    for (int worker = 0; worker < candidate.manifest->workers; ++worker) {
+      parts.push_back(checkpoint::read_part(candidate.path / checkpoint::worker_file(worker),
+                                            checkpoint::file_of(*candidate.manifest, worker, candidate.path)));
     }
-    refuse_all();
-  }
-
-  /// Each worker looks at its own files only. A step that one of them can't use is no good for anybody.
-  std::optional<Good> newest_good_everywhere() {
-    std::vector<checkpoint::Listed> listed;
-    group_.all_or_none("read the folder of checkpoints", [&] { listed = store_.list(); });
-    const std::vector<std::string> counts = group_.gather(std::to_string(listed.size()));
-    if (std::all_of(counts.begin(), counts.end(), [](const std::string& count) { return count == "0"; })) {
-      return std::nullopt;
-    }
-    std::int64_t newest_allowed = checkpoint::kLastStep;
-    auto candidate = listed.begin();
-    std::optional<checkpoint::Part> part;  // the candidate's, once it was read and is good
-    while (true) {
-      for (; candidate != listed.end(); ++candidate) {
-        std::string problem;
-        if (candidate->step > newest_allowed) {
-          problem = "another worker has none of this step that is good";
-          part.reset();
-        } else if (!part) {
-          problem = attempt([&] {
-            part = own_part(*candidate);
-            return std::string();
-          });
-        }
-        if (part) break;
-        passed_over_.emplace_back(candidate->path, std::move(problem));
-      }
-      const std::int64_t mine = part ? candidate->step : -1;
-      std::vector<std::int64_t> all;
-      for (const std::string& text : group_.gather(std::to_string(mine))) all.push_back(std::stoll(text));
-      const auto [agreed, newest] = std::minmax_element(all.begin(), all.end());
-      if (*agreed < 0) refuse_all();
-      if (*agreed == *newest) return Good{candidate->path, candidate->step, std::move(*part)};
-      newest_allowed = *agreed;
-    }
+    return parts;
   }
 
   /// Throws DataError unless it is of so many workers, and this one's file to the last bit what was written.
@@ -376,7 +366,7 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
   [[noreturn]] void refuse_all() const {
     std::string reasons;
     for (const auto& [path, problem] : passed_over_) reasons += fmt::format("\n  {}: {}", path.string(), problem);
-    if (reasons.empty()) reasons = "\n  (those of this worker are good: the others' messages say more)";
+    if (reasons.empty()) reasons = "\n  (rank 0 has none)";
     throw DataError(fmt::format("no checkpoint in {} is good on all workers:{}", store_.folder().string(), reasons));
   }
 
@@ -428,6 +418,7 @@ std::optional<std::int64_t> Saver::restore(Synchronizer& sync, const Mine& mine)
   auto run = as_run<Impl::Run>(sync);
   run.adopt = [&](StateVisitor& visitor, const std::function<void()>& fill) { sync.adopt(visitor, fill); };
   run.outline = &sync.outline();
+  run.trained = &sync.trained();
   run.asked = sync.asked();
   return impl_->restore(run, mine);
 }

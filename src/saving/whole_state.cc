@@ -55,6 +55,11 @@ std::map<std::string, std::int64_t> sizes_of(const TrainedModel& outline) {
   return sizes;
 }
 
+std::string name_of(const TrainedTensor::Piece& piece, const TrainedModel& outline) {
+  const Parameter& parameter = outline.parameters[piece.parameter];
+  return stretch_name(parameter.name, {piece.begin, piece.begin + piece.size}, parameter.tensor.numel());
+}
+
 /// The sum of what islands have of a parameter, and how many elements of it were given.
 struct Sum {
   at::Tensor elements;
@@ -109,11 +114,7 @@ void take_inner_numbers(const Core& core, const TrainedModel& outline, const che
                         WholeState& state) {
   for (const TrainedTensor& trained : core.trained()) {
     if (trained.pieces.empty()) continue;
-    const auto name_of = [&](const TrainedTensor::Piece& piece) {
-      const Parameter& parameter = outline.parameters[piece.parameter];
-      return stretch_name(parameter.name, {piece.begin, piece.begin + piece.size}, parameter.tensor.numel());
-    };
-    const std::string prefix = fmt::format("{}{}/", kInner, name_of(trained.pieces.front()));
+    const std::string prefix = fmt::format("{}{}/", kInner, name_of(trained.pieces.front(), outline));
     for (auto number = part.integers.lower_bound(prefix); number != part.integers.end(); ++number) {
       if (!number->first.starts_with(prefix)) break;
       const std::string what = number->first.substr(prefix.size());
@@ -123,6 +124,19 @@ void take_inner_numbers(const Core& core, const TrainedModel& outline, const che
       }
     }
   }
+}
+
+/// Who is left out of every average, as its numbers are not finite, is left out of this one too; unless all are so.
+std::vector<bool> islands_with_finite_state(const std::vector<checkpoint::Part>& parts, int island_size) {
+  std::vector<bool> finite(parts.size() / static_cast<std::size_t>(island_size), true);
+  for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+    for (const auto& [name, value] : parts[rank].tensors) {
+      if (!name.starts_with(kInner) || !value.is_floating_point()) continue;
+      if (!value.isfinite().all().item<bool>()) finite[rank / static_cast<std::size_t>(island_size)] = false;
+    }
+  }
+  const bool none = std::none_of(finite.begin(), finite.end(), [](bool each) { return each; });
+  return none ? std::vector<bool>(finite.size(), true) : finite;
 }
 
 }  // namespace
@@ -178,8 +192,10 @@ WholeState finished(const TrainedModel& outline, const Options& options, const c
   for (const auto& [name, value] : after.front().integers) {
     if (name == "steps" || name.starts_with("exchange/rates/")) state.integers.emplace(name, value);
   }
-  for (const checkpoint::Part& part : parts) {
-    for (const auto& [name, value] : part.tensors) {
+  const std::vector<bool> usable = islands_with_finite_state(parts, manifest.island_size);
+  for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+    if (!usable[rank / static_cast<std::size_t>(manifest.island_size)]) continue;
+    for (const auto& [name, value] : parts[rank].tensors) {
       const std::size_t slash = name.rfind('/');
       if (!name.starts_with(kInner) || slash < kInner.size()) continue;
       const std::string_view text = name;
@@ -206,8 +222,15 @@ WholeState finished(const TrainedModel& outline, const Options& options, const c
 }
 
 WholeReader::WholeReader(Group& group, std::shared_ptr<Communicator> communicator, const TrainedModel& outline,
-                         WholeState state)
+                         const std::vector<TrainedTensor>& trained, WholeState state)
     : communicator_(std::move(communicator)), sizes_(sizes_of(outline)), state_(std::move(state)) {
+  for (const TrainedTensor& tensor : trained) {
+    if (tensor.pieces.empty()) continue;
+    auto& parameters = share_a_tensor_[name_of(tensor.pieces.front(), outline)];
+    for (const TrainedTensor::Piece& piece : tensor.pieces) {
+      parameters.push_back(outline.parameters[piece.parameter].name);
+    }
+  }
   // All but the elements themselves; doubles by their bits.
   nlohmann::json told = {{"integers", nlohmann::json::object()},
                          {"numbers", nlohmann::json::object()},
@@ -272,11 +295,30 @@ auto& found(Values& values, const std::string& name) {
 
 void WholeReader::number(const std::string& name, double& value) { value = found(state_.numbers, resolved(name).name); }
 void WholeReader::number(const std::string& name, std::int64_t& value) {
-  value = found(state_.integers, resolved(name).name);
+  const std::size_t slash = name.rfind('/');
+  if (!name.starts_with(kInner) || slash < kInner.size()) {
+    value = found(state_.integers, resolved(name).name);
+    return;
+  }
+  // One number for all parameters that share a tensor; what was never trained has none.
+  value = 0;
+  const std::string stretch = name.substr(kInner.size(), slash - kInner.size());
+  const auto sharing = share_a_tensor_.find(stretch);
+  if (sharing == share_a_tensor_.end()) throw DataError(fmt::format("there is no parameter {}", stretch));
+  for (const std::string& parameter : sharing->second) {
+    const auto one = state_.integers.find(fmt::format("{}{}{}", kInner, parameter, name.substr(slash)));
+    if (one != state_.integers.end()) value = std::max(value, one->second);
+  }
 }
 
 void WholeReader::tensor(const std::string& name, const at::Tensor& value) {
   const Resolved what = resolved(name);
+  if (what.of_parameter && value.numel() == 0) return;
+  if (what.of_parameter && what.name.starts_with(kInner) && !state_.tensors.contains(what.name)) {
+    const at::NoGradGuard no_grad;
+    value.zero_();  // its neighbours in a tensor have such state, and it was never trained
+    return;
+  }
   const at::Tensor& saved = found(state_.tensors, what.name);
   const bool fits = what.of_parameter ? value.numel() == what.elements.size() : value.sizes() == saved.sizes();
   if (!fits || saved.scalar_type() != value.scalar_type()) {

@@ -30,7 +30,8 @@ struct WholeState {
 
 /// Puts all parts of a checkpoint together. Its workers come to life once more, in this process, with the layout that
 /// they had, and apply what was in flight: so it is what finish() would have left at that step. Inner state is the mean
-/// over islands; what is a user's own is worker 0's. Needs the memory of all of them.
+/// over islands, without those that have numbers in it which are not finite; what is a user's own is worker 0's. Needs
+/// the memory of all of them.
 WholeState finished(const TrainedModel& outline, const Options& options, const checkpoint::Manifest& manifest,
                     const std::vector<checkpoint::Part>& parts);
 
@@ -39,7 +40,8 @@ WholeState finished(const TrainedModel& outline, const Options& options, const c
 class WholeReader final : public StateVisitor {
  public:
   /// Collective. `state` is rank 0's.
-  WholeReader(Group& group, std::shared_ptr<Communicator> communicator, const TrainedModel& outline, WholeState state);
+  WholeReader(Group& group, std::shared_ptr<Communicator> communicator, const TrainedModel& outline,
+              const std::vector<TrainedTensor>& trained, WholeState state);
 
   bool reads() const override { return true; }
   void tensor(const std::string& name, const at::Tensor& value) override;
@@ -68,6 +70,8 @@ class WholeReader final : public StateVisitor {
 
   std::shared_ptr<Communicator> communicator_;
   std::map<std::string, std::int64_t> sizes_;  // of parameters
+  // Which parameters an optimizer's tensor has elements of, by the name of its first piece.
+  std::map<std::string, std::vector<std::string>> share_a_tensor_;
   WholeState state_;
   std::map<std::string, std::vector<Place>> places_;
 };

@@ -103,7 +103,8 @@ Message BlockWire::allocate(std::int64_t numel, std::size_t stretches, bool with
   std::vector<Range> most(stretches, {0, 1});
   most.push_back({0, numel});
   const BlockLayout layout(std::move(most), largest_, to_owners_->size());
-  const auto bytes = [&](std::int64_t count) { return at::empty({count}, options_.dtype(at::kByte)); };
+  // Zero, as what lies between blocks travels, and is saved: it shall be the same bytes in every run.
+  const auto bytes = [&](std::int64_t count) { return at::zeros({count}, options_.dtype(at::kByte)); };
   Message message;
   message.payload = bytes(layout.all_bytes());
   message.received = bytes(layout.all_bytes());

@@ -152,9 +152,8 @@ class Run {
     if (saver_->reshapes()) {
       reporter_->message(
           fmt::format("the checkpoint is of another number of workers, island size or ZeRO stage: what was in flight "
-                      "was applied, and "
-                      "{} workers go on with the mean of what the others had",
-                      cluster_.size()));
+                      "was applied, and all begin with what {} had",
+                      result_.recipe.exchange == Recipe::Exchange::kNothing ? "worker 0" : "the workers together"));
     }
     reporter_->message(step ? fmt::format("going on after step {}", *step)
                             : fmt::format("no checkpoint in {}: from the beginning", config_.out.string()));
@@ -228,6 +227,7 @@ class Run {
         state_.period = control_period(config_.steps, group_.sum({seconds_since(step_began)})[0] / cluster_.size());
         open_channel();
       }
+      state_.units += units * cluster_.size();
       state_.losses.push_back(loss);
       if (state_.losses.size() > recent) state_.losses.pop_front();
       bool save_now = save_every_.steps > 0 && state_.steps % save_every_.steps == 0;
@@ -267,11 +267,10 @@ class Run {
     losses.erase(losses.begin(), losses.end() - static_cast<std::ptrdiff_t>(last));
     double sum = 0;
     for (const double loss : losses) sum += loss;
-    const auto totals = group_.sum(
-        {state_.first_loss, sum, static_cast<double>(losses.size()), units * static_cast<double>(result_.steps)});
+    const auto totals = group_.sum({state_.first_loss, sum, static_cast<double>(losses.size())});
     result_.train_loss_before = totals[0] / cluster_.size();
     result_.train_loss = totals[1] / totals[2];
-    result_.units = std::llround(totals[3]);
+    result_.units = std::llround(state_.units);
     result_.training_seconds = trained();
     if (!speaks()) return;
     reporter_->loss(result_.train_loss, result_.steps, result_.units_per_second());

@@ -13,6 +13,7 @@ void LoopState::visit(StateVisitor& visitor) {
   visit_counter(visitor, "steps", steps);
   co2::visit(visitor, "period", period);
   visit_amount(visitor, "rate", rate);
+  visit_amount(visitor, "units", units);
   visitor.number("first_loss", first_loss);
   constexpr std::size_t kMost = 100'000'000;  // a twentieth of the longest run
   losses.resize(visit_count(visitor, "losses", losses.size(), kMost));

@@ -14,6 +14,7 @@ struct LoopState {
   std::int64_t steps = 0;     ///< taken
   int period = 0;             ///< of the control channel; 0 before the first step
   double rate = 0;            ///< of the newest step
+  double units = 0;           ///< that all workers have trained on, however many there were
   double first_loss = 0;      ///< this worker's
   std::deque<double> losses;  ///< this worker's newest ones
   double validation_loss_before = 0;

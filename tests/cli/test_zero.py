@@ -16,7 +16,8 @@ PLAIN = ["--wire", "plain"]
 
 
 def train(folder, *options):
-    result = co2("train", *TRAINING, *LAYOUT, "--steps", 48, "--learning-rate", 0.03, *options, "--out", folder)
+    result = co2("train", *TRAINING, *LAYOUT, "--steps", 48, "--learning-rate", 0.03, "--checkpoint-every", 19,
+                 *options, "--out", folder)
     assert result.returncode == 0, result.stderr
     return json.loads((folder / "summary.json").read_text()), load_file(folder / "model/model.safetensors")
 

@@ -7,8 +7,9 @@
 #include <torch/torch.h>
 
 #include <filesystem>
-#include <fstream>
 #include <functional>
+#include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ struct Model : test::UnitModel {
     const auto values = at::arange(2 * 3 * 5 * 7, at::kFloat).reshape({2, 3, 5, 7}) / 1000;
     odd = register_parameter("odd", values.contiguous(at::MemoryFormat::ChannelsLast));
     seen = register_buffer("seen", at::zeros({2}));
+    register_parameter("never", at::ones({5}));  // no gradient ever comes
+    register_parameter("empty", at::zeros({0}));
   }
   at::Tensor loss_of(int step, int rank) {
     const at::NoGradGuard no_grad;
@@ -53,9 +56,9 @@ struct State {
 
   static State of(Model& model, torch::optim::Optimizer& optimizer) {
     State state{model.everything(), model.seen.clone(), {}, {}, {}, {}};
-    for (const at::Tensor& p : model.parameters()) {
-      const auto found = optimizer.state().find(p.unsafeGetTensorImpl());
-      if (found == optimizer.state().end()) continue;
+    for (const auto& item : model.named_parameters()) {
+      const auto found = optimizer.state().find(item.value().unsafeGetTensorImpl());
+      if (found == optimizer.state().end() || item.key() == "never" || item.key() == "empty") continue;
       auto& adam = static_cast<torch::optim::AdamWParamState&>(*found->second);
       state.means.push_back(adam.exp_avg().clone());
       state.squares.push_back(adam.exp_avg_sq().clone());
@@ -234,15 +237,58 @@ TEST(Reshape, WhatWasInFlightBetweenIslandsIsApplied) {
   }
 }
 
-TEST(Reshape, ADamagedCheckpointIsPassedOver) {
+/// Restores, takes a step and saves that; a file of it gets lost.
+void add_a_newer_one(const Layout& layout, const Options& options, const fs::path& folder) {
+  on_workers(layout, options, [&](const Cluster& cluster, Model& model, auto& optimizer, Synchronizer& sync) {
+    std::int64_t mine = 0;
+    const auto show = [&](StateVisitor& visitor) { visitor.number("mine", mine); };
+    Saver saver(cluster, folder);
+    saver.restore(sync, show);
+    take_steps(model, optimizer, sync, kStep, kStep + 1, cluster.rank());
+    saver.save(sync, show);
+    saver.wait();
+  });
+  fs::remove(folder / "checkpoints/step-000000000007/worker-00001.safetensors");
+}
+
+TEST(Reshape, TheNewestGoodOneDecidesWhateverLayoutADamagedOneHas) {
+  const Options options{.local_steps = 4};
+  for (const int newer : {2, 3}) {
+    for (const int now : {2, 3}) {
+      SCOPED_TRACE(fmt::format("2 workers, then {} that were damaged, now {}", newer, now));
+      const TestFolder folder;
+      train_and_save({2}, options, folder / "run");
+      add_a_newer_one({newer}, options, folder / "run");
+      on_workers({now}, options, [&](const Cluster& cluster, Model&, auto&, Synchronizer& sync) {
+        std::int64_t mine = 0;
+        Saver saver(cluster, folder / "run");
+        EXPECT_EQ(saver.restore(sync, [&](StateVisitor& visitor) { visitor.number("mine", mine); }), kStep);
+        EXPECT_EQ(saver.reshapes(), now != 2);
+        EXPECT_EQ(mine, now == 2 ? 40 + cluster.rank() : 40);
+        ASSERT_EQ(saver.passed_over().size(), 1u);
+        EXPECT_NE(saver.passed_over()[0].first.string().find("step-000000000007"), std::string::npos);
+      });
+    }
+  }
+}
+
+TEST(Reshape, AWorkerWhoseNumbersAreNotFinitePoisonsNobody) {
   const Options options{.local_steps = 4};
   const TestFolder folder;
-  train_and_save({2}, options, folder / "run");
-  const fs::path good = folder / "run/checkpoints/step-000000000006";
-  const fs::path bad = folder / "run/checkpoints/step-000000000007";
-  fs::copy(good, bad, fs::copy_options::recursive);  // its manifest says step 6
-  std::ofstream(bad / "worker-00001.safetensors", std::ios::app) << "x";
-  restore({3}, options, folder / "run");
+  on_workers({3}, options, [&](const Cluster& cluster, Model& model, auto& optimizer, Synchronizer& sync) {
+    take_steps(model, optimizer, sync, 0, kStep - 1, cluster.rank());
+    optimizer.zero_grad();
+    const double factor = cluster.rank() == 1 ? std::numeric_limits<double>::quiet_NaN() : 1;
+    (model.loss_of(kStep - 1, cluster.rank()) * factor).backward();
+    sync.step();
+    std::int64_t mine = 40;
+    Saver saver(cluster, folder / "run");
+    saver.save(sync, [&](StateVisitor& visitor) { visitor.number("mine", mine); });
+    saver.wait();
+  });
+  for (const State& state : restore({2}, options, folder / "run")) {
+    for (const at::Tensor& each : state.means) EXPECT_TRUE(each.isfinite().all().item<bool>());
+  }
 }
 
 std::string refusal(const std::function<void()>& body) {

@@ -41,7 +41,12 @@ TEST(RunFiles, AFolderWithARunInItIsLeftAlone) {
     EXPECT_EQ(read_file(run / "config.json"), "old");
     resume_run_folder(run, "new");
     EXPECT_EQ(read_file(run / left), "old");
+    EXPECT_EQ(read_file(run / "config.json"), "old");  // until it has worked
+    accept_next_config(run);
+    accept_next_config(run);
+    EXPECT_EQ(read_file(run / left), "old");
     EXPECT_EQ(read_file(run / "config.json"), "new");
+    EXPECT_FALSE(fs::exists(run / "config.next.json"));
   }
 }
 
