@@ -37,6 +37,4 @@ TrainedModel blank_from(const TrainedModel& outline) {
   return model;
 }
 
-at::Tensor in_memory_order(const at::Tensor& tensor) { return tensor.as_strided({tensor.numel()}, {1}); }
-
 }  // namespace co2

@@ -10,7 +10,4 @@ TrainedModel outline_of(const TrainedModel& model);
 /// One like it, all zero, on the CPU.
 TrainedModel blank_from(const TrainedModel& outline);
 
-/// All elements of a tensor that has no holes, in the order in which memory has them.
-at::Tensor in_memory_order(const at::Tensor& tensor);
-
 }  // namespace co2

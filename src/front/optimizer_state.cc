@@ -114,11 +114,6 @@ std::unique_ptr<torch::optim::OptimizerParamState> fresh_state(const torch::opti
       "derived from them, or save it yourself and use Core::visit()");
 }
 
-std::string name_of(const TrainedTensor::Piece& piece, const std::vector<Parameter>& parameters) {
-  const Parameter& parameter = parameters[piece.parameter];
-  return stretch_name(parameter.name, {piece.begin, piece.begin + piece.size}, parameter.tensor.numel());
-}
-
 }  // namespace
 
 void visit_inner_state(StateVisitor& visitor, torch::optim::Optimizer& optimizer,
@@ -127,7 +122,7 @@ void visit_inner_state(StateVisitor& visitor, torch::optim::Optimizer& optimizer
   fresh_state(optimizer);  // throws if it is not known
   for (const auto& [tensor, group, pieces] : trained) {
     if (pieces.empty()) continue;  // only padding, which nothing ever moves
-    const std::string name = "inner/" + name_of(pieces.front(), parameters);
+    const std::string name = "inner/" + stretch_name(pieces.front(), parameters);
     const auto found = optimizer.state().find(tensor.unsafeGetTensorImpl());
     bool has_state = found != optimizer.state().end();
     visit(visitor, name + "/has_state", has_state);
@@ -149,7 +144,7 @@ void visit_inner_state(StateVisitor& visitor, torch::optim::Optimizer& optimizer
         continue;
       }
       for (const TrainedTensor::Piece& piece : pieces) {
-        visitor.tensor(fmt::format("inner/{}/{}", name_of(piece, parameters), field),
+        visitor.tensor(fmt::format("inner/{}/{}", stretch_name(piece, parameters), field),
                        value->narrow(0, piece.at, piece.size));
       }
     }

@@ -63,6 +63,11 @@ std::int64_t exchanges_in_flight(const Recipe& recipe) {
   return static_cast<std::int64_t>(std::ceil(*recipe.delay / interval)) + (launches_first ? 1 : 0);
 }
 
+Wire wire_between(const Recipe& recipe, int islands) { return islands == 1 ? Wire::kPlain : recipe.wire; }
+
+/// Of an element, to remember what it was sent as.
+double sent_bytes(const Recipe& recipe) { return recipe.restart == Restart::kKeep ? kElementBytes : 0; }
+
 std::int64_t plan_parameters(const ModelShape& shape, const Recipe& recipe, const Units& units) {
   const std::int64_t all = shape.elements();
   const std::int64_t here_bytes = recipe.compute == Compute::kBfloat16 ? 2 : kElementBytes;
@@ -104,15 +109,14 @@ MemoryUse plan_memory(const ModelShape& shape, const Recipe& recipe, int state_c
   if (recipe.exchange == Recipe::Exchange::kProgress) {
     use.outer_state = kElementBytes * 2 * shard;
     const int islands = workers / recipe.island_size;
-    const Wire wire = islands == 1 ? Wire::kPlain : recipe.wire;
+    const Wire wire = wire_between(recipe, islands);
     double wire_bytes = wire_element_bytes(wire, at::kFloat);
     if (in_blocks(wire)) {
       use.outer_state += kElementBytes * shard;  // what rounding the sums has left behind
       wire_bytes *= 2 + 1.0 / islands;           // what is sent, what comes to be added up, and the sum
     }
-    const double sent_bytes = recipe.restart == Restart::kKeep ? kElementBytes : 0;
     const std::int64_t elements = exchanges_in_flight(recipe) * shard / recipe.fragments;
-    use.communication = std::llround((wire_bytes + sent_bytes) * static_cast<double>(elements));
+    use.communication = std::llround((wire_bytes + sent_bytes(recipe)) * static_cast<double>(elements));
   }
   if (recipe.zero > 0) {
     std::vector<std::int64_t> travelling = units.stay;
@@ -130,9 +134,8 @@ std::int64_t plan_checkpoint(const ModelShape& shape, const Recipe& recipe, int 
   if (recipe.exchange == Recipe::Exchange::kProgress && recipe.delay != 0) {  // sums, and what was sent for them
     const bool launches_first = recipe.restart == Restart::kPaper;
     const std::int64_t in_flight = exchanges_in_flight(recipe) - (launches_first ? 1 : 0);
-    const Wire wire = workers == recipe.island_size ? Wire::kPlain : recipe.wire;
-    const double element =
-        wire_element_bytes(wire, at::kFloat) + (recipe.restart == Restart::kKeep ? kElementBytes : 0);
+    const Wire wire = wire_between(recipe, workers / recipe.island_size);
+    const double element = wire_element_bytes(wire, at::kFloat) + sent_bytes(recipe);
     bytes += std::llround(element * static_cast<double>(in_flight * shard / recipe.fragments));
   }
   return bytes;

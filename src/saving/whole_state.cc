@@ -19,6 +19,7 @@
 
 #include "checkpoint/names.h"
 #include "flat/outline.h"
+#include "flat/shaped_like.h"
 #include "saving/part_visitors.h"
 #include "sync/named_stretches.h"
 
@@ -35,29 +36,47 @@ struct Stretch {
 };
 
 /// The inverse of stretch_name().
-std::optional<Stretch> parse_stretch(std::string_view text, const std::map<std::string, std::int64_t>& sizes) {
-  if (const auto whole = sizes.find(std::string(text)); whole != sizes.end())
-    return Stretch{whole->first, {0, whole->second}};
+std::optional<Stretch> parse_stretch(std::string_view text, const Outlines& outlines) {
+  if (const auto whole = outlines.find(std::string(text)); whole != outlines.end()) {
+    return Stretch{whole->first, {0, whole->second.numel()}};
+  }
   const auto open = text.rfind('['), colon = text.rfind(':');
   if (open == text.npos || colon == text.npos || colon < open || !text.ends_with(']')) return std::nullopt;
-  const auto found = sizes.find(std::string(text.substr(0, open)));
-  if (found == sizes.end()) return std::nullopt;
+  const auto found = outlines.find(std::string(text.substr(0, open)));
+  if (found == outlines.end()) return std::nullopt;
   Range elements{-1, -1};
   std::from_chars(text.data() + open + 1, text.data() + colon, elements.begin);
   std::from_chars(text.data() + colon + 1, text.data() + text.size() - 1, elements.end);
-  if (!(0 <= elements.begin && elements.begin <= elements.end && elements.end <= found->second)) return std::nullopt;
-  return Stretch{found->first, elements};
+  const bool fits = 0 <= elements.begin && elements.begin <= elements.end && elements.end <= found->second.numel();
+  return fits ? std::optional(Stretch{found->first, elements}) : std::nullopt;
 }
 
-std::map<std::string, std::int64_t> sizes_of(const TrainedModel& outline) {
-  std::map<std::string, std::int64_t> sizes;
-  for (const Parameter& parameter : outline.parameters) sizes.emplace(parameter.name, parameter.tensor.numel());
-  return sizes;
+Outlines by_name(const TrainedModel& outline) {
+  Outlines outlines;
+  for (const Parameter& parameter : outline.parameters) outlines.emplace(parameter.name, parameter.tensor);
+  return outlines;
 }
 
-std::string name_of(const TrainedTensor::Piece& piece, const TrainedModel& outline) {
-  const Parameter& parameter = outline.parameters[piece.parameter];
-  return stretch_name(parameter.name, {piece.begin, piece.begin + piece.size}, parameter.tensor.numel());
+/// "inner/STRETCH/WHAT" taken apart, `what` with its slash.
+struct InnerName {
+  std::string_view stretch, what;
+};
+std::optional<InnerName> parse_inner(std::string_view name) {
+  const std::size_t slash = name.rfind('/');
+  if (!name.starts_with(kInner) || slash < kInner.size()) return std::nullopt;
+  return InnerName{name.substr(kInner.size(), slash - kInner.size()), name.substr(slash)};
+}
+
+/// What has a name that begins so.
+void take_prefixed(const checkpoint::Part& part, std::string_view prefix, WholeState& state) {
+  const auto take = [&](const auto& from, auto& to) {
+    for (const auto& [name, value] : from) {
+      if (name.starts_with(prefix)) to.emplace(name, value);
+    }
+  };
+  take(part.tensors, state.tensors);
+  take(part.integers, state.integers);
+  take(part.numbers, state.numbers);
 }
 
 /// The sum of what islands have of a parameter, and how many elements of it were given.
@@ -68,28 +87,22 @@ struct Sum {
 
 class Assembly {
  public:
-  explicit Assembly(const TrainedModel& outline) : outline_(outline), sizes_(sizes_of(outline)) {
-    for (const Parameter& parameter : outline.parameters) tensors_.emplace(parameter.name, parameter.tensor);
-  }
+  explicit Assembly(const TrainedModel& outline) : outlines_(by_name(outline)) {}
 
-  const std::map<std::string, std::int64_t>& sizes() const { return sizes_; }
-
-  /// `name` is PREFIX STRETCH SUFFIX. Not of a parameter: false.
-  bool add(std::string_view prefix, std::string_view stretch, std::string_view suffix, const at::Tensor& value) {
-    const auto where = parse_stretch(stretch, sizes_);
-    if (!where) return false;
-    const at::Tensor& parameter = tensors_.at(where->parameter);
+  /// A tensor whose name is PREFIX STRETCH SUFFIX. What is not of a parameter is left alone.
+  void add(std::string_view prefix, std::string_view stretch, std::string_view suffix, const at::Tensor& value) {
+    const auto where = parse_stretch(stretch, outlines_);
+    if (!where) return;
+    const at::Tensor& parameter = outlines_.at(where->parameter);
     at::Tensor flat = value.flatten();
     if (value.dim() > 1 && value.sizes() == parameter.sizes()) {  // by its shape
-      const at::Tensor shaped = at::empty_strided(parameter.sizes(), parameter.strides(), value.options());
-      shaped.copy_(value);
-      flat = in_memory_order(shaped);
+      flat = at::empty({value.numel()}, value.options());
+      shaped_like(flat, parameter).copy_(value);
     }
     Sum& sum = sums_[fmt::format("{}{}{}", prefix, where->parameter, suffix)];
     if (!sum.elements.defined()) sum.elements = at::zeros({parameter.numel()}, value.options());
     sum.elements.narrow(0, where->elements.begin, where->elements.size()).add_(flat);
     sum.given += where->elements.size();
-    return true;
   }
 
   /// The mean over the islands that had it.
@@ -103,23 +116,21 @@ class Assembly {
   }
 
  private:
-  const TrainedModel& outline_;
-  std::map<std::string, std::int64_t> sizes_;
-  std::map<std::string, at::Tensor> tensors_;  // outlines, by name
+  const Outlines outlines_;
   std::map<std::string, Sum> sums_;
 };
 
 /// Numbers of an optimizer's tensor are told once, under the name of its first piece: all parameters in it have them.
 void take_inner_numbers(const Core& core, const TrainedModel& outline, const checkpoint::Part& part,
-                        WholeState& state) {
+                        std::map<std::string, std::int64_t>& integers) {
   for (const TrainedTensor& trained : core.trained()) {
     if (trained.pieces.empty()) continue;
-    const std::string prefix = fmt::format("{}{}/", kInner, name_of(trained.pieces.front(), outline));
+    const std::string prefix = fmt::format("{}{}/", kInner, stretch_name(trained.pieces.front(), outline.parameters));
     for (auto number = part.integers.lower_bound(prefix); number != part.integers.end(); ++number) {
       if (!number->first.starts_with(prefix)) break;
       const std::string what = number->first.substr(prefix.size());
       for (const TrainedTensor::Piece& piece : trained.pieces) {
-        auto& value = state.integers[fmt::format("{}{}/{}", kInner, outline.parameters[piece.parameter].name, what)];
+        auto& value = integers[fmt::format("{}{}/{}", kInner, outline.parameters[piece.parameter].name, what)];
         value = std::max(value, number->second);
       }
     }
@@ -151,7 +162,7 @@ WholeState finished(const TrainedModel& outline, const Options& options, const c
   std::vector<checkpoint::Part> after(workers);
   std::vector<std::exception_ptr> failures(workers);
   WholeState state;
-  std::vector<WholeState> inner_numbers(workers);
+  std::vector<std::map<std::string, std::int64_t>> inner_numbers(workers);
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < workers; ++rank) {
     threads.emplace_back([&, rank] {
@@ -183,50 +194,32 @@ WholeState finished(const TrainedModel& outline, const Options& options, const c
       }
     }
   }
-  for (const auto& [name, value] : after.front().tensors) {
-    if (name.starts_with("buffers/")) state.tensors.emplace(name, value);
-  }
-  for (const auto& [name, value] : after.front().numbers) {
-    if (name.starts_with("exchange/rates/")) state.numbers.emplace(name, value);
-  }
-  for (const auto& [name, value] : after.front().integers) {
-    if (name == "steps" || name.starts_with("exchange/rates/")) state.integers.emplace(name, value);
-  }
+  for (const std::string_view prefix : {"buffers/", "exchange/rates/"}) take_prefixed(after.front(), prefix, state);
+  state.integers["steps"] = after.front().integers.at("steps");
   const std::vector<bool> usable = islands_with_finite_state(parts, manifest.island_size);
   for (std::size_t rank = 0; rank < parts.size(); ++rank) {
     if (!usable[rank / static_cast<std::size_t>(manifest.island_size)]) continue;
     for (const auto& [name, value] : parts[rank].tensors) {
-      const std::size_t slash = name.rfind('/');
-      if (!name.starts_with(kInner) || slash < kInner.size()) continue;
-      const std::string_view text = name;
-      assembly.add(kInner, text.substr(kInner.size(), slash - kInner.size()), text.substr(slash), value);
+      if (const auto inner = parse_inner(name)) assembly.add(kInner, inner->stretch, inner->what, value);
     }
   }
-  for (const WholeState& numbers : inner_numbers) {
-    for (const auto& [name, value] : numbers.integers) {
+  for (const auto& numbers : inner_numbers) {
+    for (const auto& [name, value] : numbers) {
       auto& most = state.integers[name];
       most = std::max(most, value);
     }
   }
-  for (const auto& [name, value] : parts.front().tensors) {
-    if (name.starts_with(kMine)) state.tensors.emplace(name, value);
-  }
-  for (const auto& [name, value] : parts.front().integers) {
-    if (name.starts_with(kMine)) state.integers.emplace(name, value);
-  }
-  for (const auto& [name, value] : parts.front().numbers) {
-    if (name.starts_with(kMine)) state.numbers.emplace(name, value);
-  }
+  take_prefixed(parts.front(), kMine, state);
   assembly.into(state);
   return state;
 }
 
 WholeReader::WholeReader(Group& group, std::shared_ptr<Communicator> communicator, const TrainedModel& outline,
                          const std::vector<TrainedTensor>& trained, WholeState state)
-    : communicator_(std::move(communicator)), sizes_(sizes_of(outline)), state_(std::move(state)) {
+    : communicator_(std::move(communicator)), outlines_(by_name(outline)), state_(std::move(state)) {
   for (const TrainedTensor& tensor : trained) {
     if (tensor.pieces.empty()) continue;
-    auto& parameters = share_a_tensor_[name_of(tensor.pieces.front(), outline)];
+    auto& parameters = share_a_tensor_[stretch_name(tensor.pieces.front(), outline.parameters)];
     for (const TrainedTensor::Piece& piece : tensor.pieces) {
       parameters.push_back(outline.parameters[piece.parameter].name);
     }
@@ -266,16 +259,15 @@ WholeReader::Resolved WholeReader::resolved(const std::string& name) const {
   const std::string_view text = name;
   for (const std::string_view prefix : {kLive, kConsensus, kMomentum}) {
     if (!text.starts_with(prefix)) continue;
-    const auto stretch = parse_stretch(text.substr(prefix.size()), sizes_);
+    const auto stretch = parse_stretch(text.substr(prefix.size()), outlines_);
     if (!stretch) break;
     // At a beginning workers and consensus agree.
     const std::string_view from = prefix == kConsensus ? kLive : prefix;
     return {fmt::format("{}{}", from, stretch->parameter), stretch->elements, true};
   }
-  const std::size_t slash = text.rfind('/');
-  if (text.starts_with(kInner) && slash > kInner.size()) {
-    if (const auto stretch = parse_stretch(text.substr(kInner.size(), slash - kInner.size()), sizes_)) {
-      return {fmt::format("{}{}{}", kInner, stretch->parameter, text.substr(slash)), stretch->elements, true};
+  if (const auto inner = parse_inner(text)) {
+    if (const auto stretch = parse_stretch(inner->stretch, outlines_)) {
+      return {fmt::format("{}{}{}", kInner, stretch->parameter, inner->what), stretch->elements, true};
     }
   }
   return {name, {}, false};
@@ -295,18 +287,17 @@ auto& found(Values& values, const std::string& name) {
 
 void WholeReader::number(const std::string& name, double& value) { value = found(state_.numbers, resolved(name).name); }
 void WholeReader::number(const std::string& name, std::int64_t& value) {
-  const std::size_t slash = name.rfind('/');
-  if (!name.starts_with(kInner) || slash < kInner.size()) {
+  const auto inner = parse_inner(name);
+  if (!inner) {
     value = found(state_.integers, resolved(name).name);
     return;
   }
   // One number for all parameters that share a tensor; what was never trained has none.
   value = 0;
-  const std::string stretch = name.substr(kInner.size(), slash - kInner.size());
-  const auto sharing = share_a_tensor_.find(stretch);
-  if (sharing == share_a_tensor_.end()) throw DataError(fmt::format("there is no parameter {}", stretch));
+  const auto sharing = share_a_tensor_.find(std::string(inner->stretch));
+  if (sharing == share_a_tensor_.end()) throw DataError(fmt::format("there is no parameter {}", inner->stretch));
   for (const std::string& parameter : sharing->second) {
-    const auto one = state_.integers.find(fmt::format("{}{}{}", kInner, parameter, name.substr(slash)));
+    const auto one = state_.integers.find(fmt::format("{}{}{}", kInner, parameter, inner->what));
     if (one != state_.integers.end()) value = std::max(value, one->second);
   }
 }
@@ -352,7 +343,8 @@ void WholeReader::fill() {
     const at::Tensor values = take(name);
     for (const Place& place : places_[name]) {
       if (place.flat) {
-        in_memory_order(place.value).copy_(values.narrow(0, place.elements.begin, place.elements.size()));
+        const at::Tensor elements = values.narrow(0, place.elements.begin, place.elements.size());
+        place.value.copy_(shaped_like(elements, place.value));
       } else {
         place.value.copy_(values);
       }

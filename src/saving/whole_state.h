@@ -20,6 +20,9 @@
 
 namespace co2 {
 
+/// Of parameters, without values, by name.
+using Outlines = std::map<std::string, at::Tensor>;
+
 /// What a run has come to, whatever its layout was: of every parameter its value, outer momentum and inner state, each
 /// whole and flat, with elements in the order in which memory has them; buffers and a user's own things as they were.
 struct WholeState {
@@ -69,7 +72,7 @@ class WholeReader final : public StateVisitor {
   at::Tensor take(const std::string& name);
 
   std::shared_ptr<Communicator> communicator_;
-  std::map<std::string, std::int64_t> sizes_;  // of parameters
+  const Outlines outlines_;
   // Which parameters an optimizer's tensor has elements of, by the name of its first piece.
   std::map<std::string, std::vector<std::string>> share_a_tensor_;
   WholeState state_;

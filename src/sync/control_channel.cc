@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "comm/transfer.h"
 #include "sync/visiting.h"
@@ -42,11 +41,8 @@ void ControlChannel::visit(StateVisitor& visitor, const std::string& name, int w
   co2::visit(visitor, name + "/in_flight", in_flight);
   visit_counter(visitor, name + "/steps", steps_);
   given_.resize(collected_.size());
-  for (const auto& [what, values] : {std::pair("/collected", &collected_), std::pair("/given", &given_)}) {
-    const at::Tensor numbers = at::tensor(*values, at::kDouble);
-    visitor.tensor(name + what, numbers);
-    std::copy_n(numbers.const_data_ptr<double>(), values->size(), values->begin());
-  }
+  visit_as_tensor(visitor, name + "/collected", collected_);
+  visit_as_tensor(visitor, name + "/given", given_);
   if (!visitor.reads()) return;
   std::fill(collected_.end() - wishes, collected_.end(), 0.0);
   std::fill(given_.end() - wishes, given_.end(), 0.0);

@@ -11,6 +11,11 @@ std::string stretch_name(const std::string& parameter, const Range& elements, st
   return fmt::format("{}[{}:{}]", parameter, elements.begin, elements.end);
 }
 
+std::string stretch_name(const TrainedTensor::Piece& piece, const std::vector<Parameter>& parameters) {
+  const Parameter& parameter = parameters[piece.parameter];
+  return stretch_name(parameter.name, {piece.begin, piece.begin + piece.size}, parameter.tensor.numel());
+}
+
 void NamedStretches::visit(StateVisitor& visitor, const std::string& name, const at::Tensor& buffer) const {
   if (buffer.numel() != flat_.numel()) return visit(visitor, name, buffer, {0, shard_.numel()});
   for (std::size_t i = 0; i < flat_.parameters().size(); ++i) {

@@ -5,6 +5,7 @@
 #include <co2/state.h>
 
 #include <string>
+#include <vector>
 
 #include "flat/flat_parameters.h"
 #include "flat/shard.h"
@@ -13,6 +14,8 @@ namespace co2 {
 
 /// "weight", or "weight[10:20]" if only these of its elements are there, out of `numel`.
 std::string stretch_name(const std::string& parameter, const Range& elements, std::int64_t numel);
+/// That of the elements which a tensor of the inner optimizer has of one of these parameters.
+std::string stretch_name(const TrainedTensor::Piece& piece, const std::vector<Parameter>& parameters);
 
 /// Shows buffers that lie like the flat parameters, or like this worker's shard of them, by the names of the parameters
 /// that they have elements of: whoever cuts the model in another way finds them again.

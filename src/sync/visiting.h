@@ -1,11 +1,14 @@
 #pragma once
 
+#include <ATen/ops/empty.h>
 #include <co2/error.h>
 #include <co2/options.h>
 #include <co2/state.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -73,6 +76,15 @@ inline std::size_t visit_count(StateVisitor& visitor, const std::string& name, s
 inline void visit(StateVisitor& visitor, const std::string& name, std::vector<double>& values, std::size_t most) {
   values.resize(visit_count(visitor, name + "/count", values.size(), most));
   for (std::size_t i = 0; i < values.size(); ++i) visit_amount(visitor, fmt::format("{}/{}", name, i), values[i]);
+}
+
+/// Any numbers, as many as there are, as one tensor: a name for each of thousands would be most of a file's header.
+template <typename Numbers>
+void visit_as_tensor(StateVisitor& visitor, const std::string& name, Numbers& numbers) {
+  const at::Tensor values = at::empty({std::ssize(numbers)}, at::kDouble);
+  std::copy(numbers.begin(), numbers.end(), values.data_ptr<double>());
+  visitor.tensor(name, values);
+  std::copy_n(values.const_data_ptr<double>(), numbers.size(), numbers.begin());
 }
 
 }  // namespace co2

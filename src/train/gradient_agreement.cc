@@ -1,12 +1,12 @@
 #include "train/gradient_agreement.h"
 
 #include <ATen/ATen.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/adamw.h>
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
+#include "front/optimizer_state.h"
 #include "sync/visiting.h"
 
 namespace co2::train {
@@ -17,15 +17,20 @@ constexpr int kFewest = 32;        // of a place
 constexpr double kMemory = 0.95;   // of one sample at the next
 constexpr double kExponent = 1.5;  // docs/choosing-local-steps.md has the measurements
 
-template <typename Options, typename State>
-at::Tensor divided(const at::Tensor& gradient, const torch::optim::OptimizerOptions& options,
-                   torch::optim::OptimizerParamState& state, const at::Tensor& where) {
-  const double beta2 = std::get<1>(static_cast<const Options&>(options).betas());
+/// A few coordinates of a gradient, divided as Adam does.
+at::Tensor divided(const at::Tensor& gradient, const at::Tensor& second_moment, double beta2, const at::Tensor& where) {
   const at::Tensor g = gradient.flatten().index_select(0, where).to(at::kDouble);
-  const at::Tensor squares = static_cast<State&>(state).exp_avg_sq().flatten().index_select(0, where).to(at::kDouble);
+  const at::Tensor squares = second_moment.flatten().index_select(0, where).to(at::kDouble);
   // With this step's own square in it, as in Adam: no coordinate is larger than 1 / √(1 - β2).
   const at::Tensor root = (beta2 * squares + (1 - beta2) * g * g).sqrt();
   return at::where(root > 0, g / root, at::zeros_like(g));
+}
+
+at::Tensor second_moment_of(torch::optim::OptimizerParamState& state) {
+  for (const auto& [name, tensor] : fields_of(state).tensors) {
+    if (std::string_view(name) == "exp_avg_sq") return *tensor;
+  }
+  TORCH_CHECK(false, "GradientAgreement is for Adam and AdamW");
 }
 
 }  // namespace
@@ -35,8 +40,9 @@ bool GradientAgreement::matters(const Recipe& recipe, const std::string& optimiz
          recipe.restart == Restart::kKeep;
 }
 
-GradientAgreement::GradientAgreement(int place, int places, int islands)
-    : place_(place),
+GradientAgreement::GradientAgreement(int place, int places, int islands, double beta2)
+    : beta2_(beta2),
+      place_(place),
       places_(places),
       islands_(islands),
       coordinates_(static_cast<std::size_t>(std::max(kCoordinates / places, kFewest))) {}
@@ -66,12 +72,7 @@ std::vector<double> GradientAgreement::sample(torch::optim::Optimizer& optimizer
       const auto state = optimizer.state().find(parameter.unsafeGetTensorImpl());
       if (places.empty() || !parameter.grad().defined() || state == optimizer.state().end()) continue;
       const at::Tensor where = at::tensor(places, at::kLong).to(parameter.device());
-      const bool adamw = dynamic_cast<const torch::optim::AdamWOptions*>(&group.options()) != nullptr;
-      const at::Tensor values = (adamw ? divided<torch::optim::AdamWOptions, torch::optim::AdamWParamState>(
-                                             parameter.grad(), group.options(), *state->second, where)
-                                       : divided<torch::optim::AdamOptions, torch::optim::AdamParamState>(
-                                             parameter.grad(), group.options(), *state->second, where))
-                                    .cpu();
+      const at::Tensor values = divided(parameter.grad(), second_moment_of(*state->second), beta2_, where).cpu();
       std::copy_n(values.const_data_ptr<double>(), places.size(), mine + first);
       seen = true;
     }

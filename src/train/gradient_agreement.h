@@ -29,8 +29,8 @@ class GradientAgreement {
   static bool matters(const Recipe& recipe, const std::string& optimizer);
 
   /// For a worker at `place` in one of `islands` islands: those at the same place have the same shard of the model, or
-  /// all of it.
-  GradientAgreement(int place, int places, int islands);
+  /// all of it. `beta2`: Adam's.
+  GradientAgreement(int place, int places, int islands, double beta2);
 
   /// How many numbers one sample has.
   std::size_t width() const;
@@ -50,6 +50,7 @@ class GradientAgreement {
  private:
   double most() const;
 
+  const double beta2_;
   const int place_, places_, islands_;
   const std::size_t coordinates_;                    // of each place
   double mean_of_squares_ = 0, square_of_mean_ = 0;  // both over the newest samples, the older the less

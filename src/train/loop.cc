@@ -291,7 +291,7 @@ class Run {
   /// Once per control period, in its last step.
   void watch_gradients() {
     const int places = result_.recipe.island_size;
-    agreement_.emplace(cluster_.rank() % places, places, cluster_.size() / places);
+    agreement_.emplace(cluster_.rank() % places, places, cluster_.size() / places, config_.beta2);
     sync_->before_inner_step([this] {
       if (state_.period > 0 && (state_.steps + 1) % state_.period == 0) sample_ = agreement_->sample(*optimizer_);
     });

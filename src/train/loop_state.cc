@@ -1,10 +1,5 @@
 #include "train/loop_state.h"
 
-#include <ATen/ATen.h>
-
-#include <algorithm>
-#include <iterator>
-
 #include "sync/visiting.h"
 
 namespace co2::train {
@@ -17,11 +12,7 @@ void LoopState::visit(StateVisitor& visitor) {
   visitor.number("first_loss", first_loss);
   constexpr std::size_t kMost = 100'000'000;  // a twentieth of the longest run
   losses.resize(visit_count(visitor, "losses", losses.size(), kMost));
-  // As one tensor: a name for each of thousands would be most of the file's header.
-  const at::Tensor values = at::empty({std::ssize(losses)}, at::kDouble);
-  std::copy(losses.begin(), losses.end(), values.data_ptr<double>());
-  visitor.tensor("losses/values", values);
-  std::copy_n(values.const_data_ptr<double>(), losses.size(), losses.begin());
+  visit_as_tensor(visitor, "losses/values", losses);
   visitor.number("validation_loss_before", validation_loss_before);
   visit_counter(visitor, "evaluated_at", evaluated_at);
   visitor.number("newest_loss", newest_loss);

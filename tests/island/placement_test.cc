@@ -8,25 +8,17 @@
 #include <string>
 
 #include "options/recipe.h"
+#include "support/refusal.h"
 #include "support/unit_model.h"
 #include "support/workers.h"
 
 namespace co2 {
 namespace {
 
+using test::refusal;
 using test::run_workers;
 using test::unit_batch;
 using test::UnitModel;
-
-template <typename Body>
-std::string refusal(const Body& body) {
-  try {
-    body();
-  } catch (const OptionError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(Placement, ASecondSynchronizerOfAShardIsRefused) {
   for (const int stage : {1, 2, 3}) {

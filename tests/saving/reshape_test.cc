@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "support/refusal.h"
 #include "support/saved_state.h"
 #include "support/temporary.h"
 #include "support/unit_model.h"
@@ -22,6 +23,7 @@ namespace co2 {
 namespace {
 
 namespace fs = std::filesystem;
+using test::refusal;
 using test::run_workers;
 using test::SavedState;
 using test::StateWriter;
@@ -291,15 +293,6 @@ TEST(Reshape, AWorkerWhoseNumbersAreNotFinitePoisonsNobody) {
   }
 }
 
-std::string refusal(const std::function<void()>& body) {
-  try {
-    body();
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(Reshape, AllWorkersRefuseWhatRankZeroCanNotPutTogether) {
   const Options options{.local_steps = 4};
   const TestFolder folder;
@@ -309,7 +302,7 @@ TEST(Reshape, AllWorkersRefuseWhatRankZeroCanNotPutTogether) {
   }
   const Body restores = [&](const Cluster& cluster, Model&, auto&, Synchronizer& sync) {
     Saver saver(cluster, folder / "run");
-    const std::string message = refusal([&] { saver.restore(sync); });
+    const std::string message = refusal<DataError>([&] { saver.restore(sync); });
     EXPECT_NE(message, "") << cluster.rank();
     if (cluster.rank() == 0) {
       EXPECT_NE(message.find("no checkpoint in"), std::string::npos) << message;
@@ -323,7 +316,7 @@ TEST(Reshape, OtherOptionsThanTheLayoutAreRefused) {
   train_and_save({2}, {.local_steps = 4}, folder / "run");
   on_workers({3}, {.local_steps = 5}, [&](const Cluster& cluster, Model&, auto&, Synchronizer& sync) {
     Saver saver(cluster, folder / "run");
-    const std::string message = refusal([&] { saver.restore(sync); });
+    const std::string message = refusal<DataError>([&] { saver.restore(sync); });
     EXPECT_NE(message, "") << cluster.rank();
     if (cluster.rank() == 0) {
       EXPECT_NE(message.find("local_steps"), std::string::npos) << message;
@@ -337,7 +330,8 @@ TEST(Reshape, ACoreGoesOnWithItsOwnLayoutOnly) {
   run_workers(3, [&](const Cluster& cluster) {
     Core core(cluster, {.parameters = {{at::zeros({3}).requires_grad_(), "p"}}}, {.local_steps = 4});
     Saver saver(cluster, folder / "run");
-    EXPECT_NE(refusal([&] { saver.restore(core, {}, {}); }).find("another number of workers"), std::string::npos);
+    EXPECT_NE(refusal<DataError>([&] { saver.restore(core, {}, {}); }).find("another number of workers"),
+              std::string::npos);
   });
 }
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <string>
 
+#include "support/refusal.h"
 #include "support/toy.h"
 #include "support/workers.h"
 
@@ -16,18 +17,9 @@ namespace co2 {
 namespace {
 
 using test::plain_sgd;
+using test::refusal;
 using test::run_workers;
 using test::Toy;
-
-template <typename Body>
-std::string option_error(const Body& body) {
-  try {
-    body();
-  } catch (const OptionError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Border, RefusesAnOptimizerThatHasGrown) {
   run_workers(1, [](const Cluster& cluster) {
@@ -38,7 +30,7 @@ TEST(Border, RefusesAnOptimizerThatHasGrown) {
     sync.step();
     const at::Tensor late = torch::zeros({3}, torch::requires_grad());
     optimizer.add_param_group(torch::optim::OptimizerParamGroup({late}));
-    EXPECT_NE(option_error([&] { sync.step(); }).find("were added to the optimizer"), std::string::npos);
+    EXPECT_NE(refusal([&] { sync.step(); }).find("were added to the optimizer"), std::string::npos);
   });
 }
 
@@ -49,7 +41,7 @@ TEST(Border, RefusesToClipToNothing) {
     Synchronizer sync(cluster, toy, optimizer, {.strategy = Strategy::kNone});
     toy.set_gradients(1);
     for (const double norm : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN()}) {
-      EXPECT_NE(option_error([&] { sync.clip_gradients(norm); }).find("max_norm"), std::string::npos) << norm;
+      EXPECT_NE(refusal([&] { sync.clip_gradients(norm); }).find("max_norm"), std::string::npos) << norm;
     }
     EXPECT_NEAR(sync.clip_gradients(1), std::sqrt(5.0), 1e-6);
   });
@@ -60,8 +52,7 @@ TEST(Border, RefusesParametersThatAreNoNumbersOnTheLine) {
     torch::nn::Module model;
     const at::Tensor parameter = model.register_parameter("p", torch::zeros({2}, torch::kComplexFloat));
     torch::optim::SGD optimizer({parameter}, 0.1);
-    EXPECT_NE(option_error([&] { Synchronizer sync(cluster, model, optimizer); }).find("floating-point"),
-              std::string::npos);
+    EXPECT_NE(refusal([&] { Synchronizer sync(cluster, model, optimizer); }).find("floating-point"), std::string::npos);
   });
 }
 

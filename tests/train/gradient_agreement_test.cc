@@ -59,7 +59,7 @@ void train(std::vector<Worker>& workers, int steps, const Gradients& gradient_of
 std::vector<Worker> workers_alone(int count, bool fused = true) {
   std::vector<Worker> workers;
   for (int i = 0; i < count; ++i)
-    workers.emplace_back(std::vector<std::int64_t>{300, 0, 7, 900, 1}, GradientAgreement(0, 1, count), fused);
+    workers.emplace_back(std::vector<std::int64_t>{300, 0, 7, 900, 1}, GradientAgreement(0, 1, count, kBeta2), fused);
   return workers;
 }
 
@@ -115,13 +115,13 @@ TEST(GradientAgreement, WorkersAtTheSamePlaceOfTheirIslandsAreCompared) {
   torch::manual_seed(3);
   std::vector<Worker> workers;  // two islands of two, each of whose members has another half
   for (int rank = 0; rank < 4; ++rank)
-    workers.emplace_back(std::vector<std::int64_t>{500}, GradientAgreement(rank % 2, 2, 2));
+    workers.emplace_back(std::vector<std::int64_t>{500}, GradientAgreement(rank % 2, 2, 2, kBeta2));
   train(workers, 60, [&](std::size_t, const at::Tensor& signal) { return at::randn_like(signal); });
   EXPECT_NEAR(workers[0].agreement.shortening(), std::sqrt(2.), 0.05);
 
   std::vector<Worker> agreeing;
   for (int rank = 0; rank < 4; ++rank)
-    agreeing.emplace_back(std::vector<std::int64_t>{500}, GradientAgreement(rank % 2, 2, 2));
+    agreeing.emplace_back(std::vector<std::int64_t>{500}, GradientAgreement(rank % 2, 2, 2, kBeta2));
   train(agreeing, 60,
         [&](std::size_t w, const at::Tensor& signal) { return w % 2 == 0 ? signal : signal.flip(0) + 1; });
   EXPECT_NEAR(agreeing[0].agreement.shortening(), 1, 1e-9);
