@@ -96,6 +96,10 @@ class Core {
 
   /// Applies what is in flight, then averages, blocking (Synchronizer::finish()).
   void finish();
+  /// The same, but parameters that ZeRO 3 has divided stay so (Synchronizer::finish_sharded()).
+  void finish_sharded();
+  /// Shows one whole parameter after the other (Synchronizer::each_parameter()).
+  void each_parameter(const ParameterVisitor& visitor);
   /// Runs `body` with the consensus in the parameters (Synchronizer::with_consensus()).
   void with_consensus(const std::function<void()>& body);
   /// What has happened since the last step was no training: its time does not count as computing.

@@ -21,6 +21,16 @@ struct Parameter {
   int kind = 0;
 };
 
+/// Frees a tensor's memory and keeps its shape, for a model that is made block after block and is never in memory as a
+/// whole: TrainedModel::first_values says what such a parameter begins with.
+void release_memory(const at::Tensor& parameter);
+
+/// Writes what the parameter of that name begins with into a tensor of its shape.
+using FirstValues = std::function<void(const std::string& name, const at::Tensor& into)>;
+
+/// Looks at a parameter's values, as a tensor of its shape that is gone after the call.
+using ParameterVisitor = std::function<void(const std::string& name, const at::Tensor& values)>;
+
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
@@ -53,6 +63,9 @@ struct TrainedModel {
   /// What else all workers must begin with: frozen parameters.
   std::vector<at::Tensor> others = {};
   std::vector<ParameterUnit> units = {};
+  /// Needed if parameters have no memory (release_memory()). Called on rank 0 only, whose values all workers begin
+  /// with: for one such parameter after the other, in the order of `parameters`.
+  FirstValues first_values = {};
   /// What must be the same on all workers and can be told in words: the kind of optimizer, say.
   std::string description = {};
 };

@@ -46,8 +46,10 @@ namespace co2 {
 class Synchronizer {
  public:
   /// Gives all workers rank 0's parameters and buffers, after checking that they have the same model and options.
+  /// `first_values` is for parameters that have no memory yet (release_memory() in unit.h): with ZeRO 3 such a model is
+  /// never whole on any worker. Called on rank 0 for one of them after the other, in the order of registration.
   Synchronizer(const Cluster& cluster, torch::nn::Module& model, torch::optim::Optimizer& optimizer,
-               const Options& options = {});
+               const Options& options = {}, const FirstValues& first_values = {});
   /// Waits for collectives under way (bounded by the cluster's timeout), applies nothing.
   ~Synchronizer();
   Synchronizer(Synchronizer&&) noexcept;
@@ -81,6 +83,17 @@ class Synchronizer {
   /// workers hold the same model, and training may go on. In `ddp` they must hold it already: parameters that differ by
   /// more than rounding are a ConsensusError. `none` exchanges nothing here either.
   void finish();
+
+  /// The same, but with ZeRO 3 the parameters stay divided, and come and go in forward as in training: for a model that
+  /// does not fit on one worker. each_parameter() shows it.
+  void finish_sharded();
+
+  /// Shows the live parameters that are trained, whole, one after the other in the order of registration: gathered from
+  /// the workers of an island, which call this together, where they are divided. For writing a model that does not fit
+  /// on one worker; what is shown is gone after the visitor's call. After finish() or finish_sharded() it is the same
+  /// on all workers. A visitor that throws leaves the others of its island waiting: let it only remember what went
+  /// wrong.
+  void each_parameter(const ParameterVisitor& visitor);
 
   /// Runs `body` with the consensus in the model's parameters, then puts the live parameters back. `none` and `ddp`
   /// have no consensus apart from the live parameters: the body runs on those. Its time does not count as computing.

@@ -51,6 +51,17 @@ TensorInfo info_of(const std::string& name, const at::Tensor& tensor, const std:
   return {.name = name, .dtype = std::string(known->name), .shape = tensor.sizes().vec()};
 }
 
+SafetensorsHeader header_for(const Safetensors& outline, const std::filesystem::path& path) {
+  SafetensorsHeader header{.tensors = {}, .metadata = outline.metadata};
+  for (const auto& [name, tensor] : outline.tensors) header.tensors.push_back(info_of(name, tensor, path));
+  place(header, path.string());
+  return header;
+}
+
+bool is_as_announced(const TensorInfo& announced, const TensorInfo& given) {
+  return announced.name == given.name && announced.dtype == given.dtype && announced.shape == given.shape;
+}
+
 /// With memory of its own, yet to be filled.
 at::Tensor empty_tensor(const TensorInfo& info) {
   const auto* known = std::ranges::find(kTypes, info.dtype, &NamedType::name);
@@ -69,9 +80,16 @@ void check_bool(const at::Tensor& tensor, const std::string& name, const std::fi
 }  // namespace
 
 FileEntry write_safetensors(const std::filesystem::path& path, const Safetensors& contents) {
-  SafetensorsHeader header{.tensors = {}, .metadata = contents.metadata};
-  for (const auto& [name, tensor] : contents.tensors) header.tensors.push_back(info_of(name, tensor, path));
-  place(header, path.string());
+  const auto order = in_data_order(header_for(contents, path));
+  return write_safetensors(path, contents, [&](const PutTensor& put) {
+    for (const auto index : order) put(contents.tensors[index].first, contents.tensors[index].second);
+  });
+}
+
+FileEntry write_safetensors(const std::filesystem::path& path, const Safetensors& outline,
+                            const std::function<void(const PutTensor& put)>& show) {
+  const SafetensorsHeader header = header_for(outline, path);
+  const auto order = in_data_order(header);
   const auto start = header_bytes(header, path.string());
 
   FileEntry entry{.name = path.filename().string(), .bytes = 0, .checksum = {}};
@@ -83,10 +101,18 @@ FileEntry write_safetensors(const std::filesystem::path& path, const Safetensors
       entry.bytes += static_cast<std::int64_t>(bytes.size());
     };
     write(start);
-    for (const auto index : in_data_order(header)) {
-      const auto data = contents.tensors[index].second.detach().cpu().resolve_neg().contiguous();
+    auto next = order.begin();
+    show([&](const std::string& name, const at::Tensor& values) {
+      if (next == order.end() || !is_as_announced(header.tensors[*next], info_of(name, values, path))) {
+        throw DataError(fmt::format("can't write tensor {} to {}: another one was due", name, path.string()));
+      }
+      ++next;
+      const auto data = values.detach().cpu().resolve_neg().contiguous();
       std::string_view bytes(static_cast<const char*>(data.const_data_ptr()), data.nbytes());
       for (; !bytes.empty(); bytes.remove_prefix(std::min(kAtOnce, bytes.size()))) write(bytes.substr(0, kAtOnce));
+    });
+    if (next != order.end()) {
+      throw DataError(fmt::format("can't write {}: tensor {} is missing", path.string(), header.tensors[*next].name));
     }
   });
   entry.checksum = sum.digits();

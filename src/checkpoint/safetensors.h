@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,6 +26,13 @@ struct Safetensors {
 /// get the tensors in this order again. Throws DataError, also for a dtype that safetensors_header.h does not list, a
 /// sparse tensor, or a name that occurs twice.
 FileEntry write_safetensors(const std::filesystem::path& path, const Safetensors& contents);
+
+/// The same for tensors that are not all there at once: `outline` has their shapes and dtypes, and its tensors need no
+/// memory. `show` gives `put` the tensors themselves, one after the other, in the same order (those of larger elements
+/// first); all of them, or a DataError follows.
+using PutTensor = std::function<void(const std::string& name, const at::Tensor& values)>;
+FileEntry write_safetensors(const std::filesystem::path& path, const Safetensors& outline,
+                            const std::function<void(const PutTensor& put)>& show);
 
 /// Reads such a file, by whomever it was written. Every field is checked before it is used (parse_header()). Throws
 /// DataError that names the file and the tensor.

@@ -26,7 +26,8 @@ namespace co2::cli {
 namespace {
 
 constexpr const char* kFooter = R"(
-Tensors of float32 that training keeps on each worker; activations, LibTorch and the program itself come on top.
+Tensors of float32 that training keeps on each worker. The process itself is larger: by what malloc keeps, LibTorch
+and the program, which "resident, at most" includes; and by activations, which it does not.
 co2 train reports what it has measured, by the same names. docs/zero.md has the formulas.
 
 Examples:
@@ -72,6 +73,7 @@ std::string table(const train::TrainConfig& config, const Recipe& recipe, std::i
     row(label, use.*bytes);
   }
   row("in all", use.total());
+  text += fmt::format("  {:<16} {:>9}\n", "resident, at most", human_bytes(static_cast<double>(plan_resident(use))));
   text += fmt::format("\nEach worker sends {} per step to its island", human_bytes(traffic.island));
   if (recipe.exchange == Recipe::Exchange::kProgress) {
     text += fmt::format(", and {} per step to the others, on average over {} steps", human_bytes(traffic.across),
@@ -109,6 +111,7 @@ int run(const PlanFlags& flags) {
       {"bytes_per_step", {{"island", traffic.island}, {"across", traffic.across}}},
   };
   json["memory"]["total"] = use.total();
+  json["resident_bytes"] = plan_resident(use);
   processes::show(stdout, json.dump(2) + "\n");
   return 0;
 }

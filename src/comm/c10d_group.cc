@@ -16,6 +16,7 @@
 
 #include "comm/check_parts.h"
 #include "comm/completion.h"
+#include "comm/scratch.h"
 #include "comm/thread_cpu.h"
 
 namespace co2 {
@@ -154,12 +155,12 @@ class C10dCommunicator final : public Communicator {
       options.reduceOp = to_c10d(op);
       return start("reduce-scatter", [&] { return C10dWork::Parts{group_->reduce_scatter_single(out, in, options)}; });
     }
-    const at::Tensor received = at::empty_like(input);
-    const auto reduce = [total = output.view({-1}), parts = parts_of(received), op] {
+    const auto received = scratch_->borrow(input);
+    const auto reduce = [total = output.view({-1}), received, parts = parts_of(*received), op] {
       reduce_in_order(total, parts, op);
     };
     return start(
-        "reduce-scatter", [&] { return C10dWork::Parts{exchange_parts(received, input)}; }, reduce);
+        "reduce-scatter", [&] { return C10dWork::Parts{exchange_parts(*received, input)}; }, reduce);
   }
   WorkPtr all_to_all(const at::Tensor& output, const at::Tensor& input) override {
     check_all_to_all(output, input, size());
@@ -213,6 +214,7 @@ class C10dCommunicator final : public Communicator {
   }
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  const std::shared_ptr<Scratch> scratch_ = std::make_shared<Scratch>();
   const bool by_gloo_ = group_->getBackendName() == "gloo";
 };
 

@@ -64,7 +64,7 @@ Computation measure_steps(const train::TrainConfig& config, int rank, int size, 
 
   const Cluster alone = Cluster::alone();
   std::optional<Synchronizer> sync;
-  sync.emplace(alone, task->model(), *optimizer, Options{.strategy = Strategy::kNone});
+  sync.emplace(alone, task->model(), *optimizer, Options{.strategy = Strategy::kNone}, task->first_values());
   if (config.gradient_clip > 0) {
     sync->before_inner_step([&] { torch::nn::utils::clip_grad_norm_(parameters, config.gradient_clip); });
   }

@@ -8,11 +8,13 @@
 #include <unordered_set>
 #include <vector>
 
+#include "flat/tensor_memory.h"
+
 namespace co2 {
 
 namespace {
 
-void check_one(const Parameter& parameter, const at::Tensor& first) {
+void check_one(const Parameter& parameter, const at::Tensor& first, bool has_first_values) {
   const at::Tensor& tensor = parameter.tensor;
   if (!tensor.defined()) throw OptionError(fmt::format("the parameter {} is no tensor (undefined)", parameter.name));
   if (tensor.layout() != at::kStrided) {
@@ -43,10 +45,11 @@ void check_one(const Parameter& parameter, const at::Tensor& first) {
         "the parameter {} is on the meta device, where there are no values: give it some first", parameter.name));
   }
   if (tensor.numel() == 0 || !tensor.has_storage()) return;
-  if (tensor.storage().nbytes() == 0) {
+  if (!has_memory(tensor) && !has_first_values) {
     throw OptionError(fmt::format(
-        "the parameter {} has no memory: a Synchronizer with zero = 3 has taken it apart, and was destroyed "
-        "without finish(), which brings the whole model back",
+        "the parameter {} has no memory: a Synchronizer with zero = 3 has taken it apart, and was destroyed without "
+        "finish(), which brings the whole model back; or it was given to release_memory(), and the Synchronizer was "
+        "not given the first values",
         parameter.name));
   }
   for (std::int64_t d = 0; d < tensor.dim(); ++d) {
@@ -85,8 +88,8 @@ void check_parameters(const TrainedModel& model) {
     if (!names.insert(parameter.name).second) {
       throw OptionError(fmt::format("two parameters have the name {}: give each a name of its own", parameter.name));
     }
-    check_one(parameter, model.parameters.front().tensor);
-    if (parameter.tensor.numel() == 0 || !parameter.tensor.has_storage()) continue;
+    check_one(parameter, model.parameters.front().tensor, static_cast<bool>(model.first_values));
+    if (parameter.tensor.numel() == 0 || !parameter.tensor.has_storage() || !has_memory(parameter.tensor)) continue;
     const auto [shared, alone] = by_memory.emplace(parameter.tensor.const_data_ptr(), &parameter);
     if (alone) continue;
     throw OptionError(fmt::format(
@@ -95,6 +98,10 @@ void check_parameters(const TrainedModel& model) {
         shared->second->name, parameter.name));
   }
   check_units(model);
+  for (const at::Tensor& other : model.others) {
+    if (!other.defined() || has_memory(other)) continue;
+    throw OptionError("a frozen parameter has no memory: release_memory() is for those that are trained");
+  }
   names.clear();
   for (const auto& [name, buffer] : model.buffers) {
     if (!names.insert(name).second) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "flat/shaped_like.h"
+#include "flat/tensor_memory.h"
 
 namespace co2 {
 
@@ -37,9 +38,13 @@ FlatParameters::FlatParameters(const std::vector<Parameter>& all, const FlatLayo
   add_unit(all, std::move(unit));
   for (const auto& own : layout.units) add_unit(all, own);
 
+  for (const at::Tensor& parameter : parameters_) was_empty_.push_back(!has_memory(parameter));
+  homes_.resize(parameters_.size());
+  if (layout.apart) return;
   const at::NoGradGuard no_grad;
   data_ = at::zeros({numel()}, options());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (was_empty_[i]) continue;
     shaped_like(data_.narrow(0, offsets_[i], parameters_[i].numel()), parameters_[i]).copy_(parameters_[i]);
   }
   point_to(data_);
@@ -79,7 +84,6 @@ void FlatParameters::put(std::size_t i, const at::Tensor& elements) {
 }
 
 void FlatParameters::point_to(const at::Tensor& buffer) {
-  homes_.resize(parameters_.size());
   for (std::size_t i = 0; i < parameters_.size(); ++i) put(i, buffer.narrow(0, offsets_[i], parameters_[i].numel()));
 }
 
@@ -88,16 +92,20 @@ void FlatParameters::become(at::ScalarType dtype) {
   point_to(data_);
 }
 
-void FlatParameters::point_to_units(const std::vector<at::Tensor>& buffers) {
+void FlatParameters::point_to_unit(std::size_t unit, const at::Tensor& buffer) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (parameters_[i].numel() == 0) {  // belongs to no unit, but must not keep data() alive
-      put(i, at::empty({0}, buffers.front().options()));
-      continue;
+    if (parameters_[i].numel() == 0) {  // belongs to no unit, and has the dtype of all
+      if (unit == 0) put(i, at::empty({0}, buffer.options()));
+    } else if (unit_of(i) == unit) {
+      put(i, buffer.narrow(0, offsets_[i] - units_[unit].begin, parameters_[i].numel()));
     }
-    const std::size_t u = unit_of(i);
-    put(i, buffers[u].narrow(0, offsets_[i] - units_[u].begin, parameters_[i].numel()));
   }
-  data_.reset();
+}
+
+std::vector<std::size_t> FlatParameters::in_given_order() const {
+  std::vector<std::size_t> order(given_.size());
+  for (std::size_t i = 0; i < given_.size(); ++i) order[given_[i]] = i;
+  return order;
 }
 
 void FlatParameters::check_in_place() const {

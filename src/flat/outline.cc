@@ -25,6 +25,7 @@ TrainedModel outline_of(const TrainedModel& model) {
     return at::empty_strided(tensor.sizes(), tensor.strides(),
                              at::TensorOptions(tensor.scalar_type()).device(at::kMeta));
   });
+  outline.first_values = {};
   for (ParameterUnit& unit : outline.units) unit.keep = [](const std::shared_ptr<UnitKeeper>&) {};
   return outline;
 }

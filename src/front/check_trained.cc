@@ -13,6 +13,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "flat/tensor_memory.h"
+
 namespace co2 {
 
 namespace {
@@ -69,7 +71,7 @@ void check_trained(const torch::nn::Module& model, const torch::optim::Optimizer
       if (!parameter.requires_grad()) continue;
       any = true;
       of_the_model = of_the_model || names.contains(parameter.unsafeGetTensorImpl());
-      if (parameter.numel() == 0 || !parameter.has_storage()) continue;
+      if (parameter.numel() == 0 || !parameter.has_storage() || !has_memory(parameter)) continue;
       const auto [shared, alone] = by_memory.emplace(parameter.const_data_ptr(), parameter);
       if (!alone) check_once(parameter, shared->second, names);
     }

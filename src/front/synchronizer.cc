@@ -21,19 +21,22 @@ namespace {
 
 /// What can be refused is refused here and by the Core, before the model and the optimizer are changed in any way.
 TrainedModel checked(const Cluster& cluster, torch::nn::Module& model, const torch::optim::Optimizer& optimizer,
-                     const Options& options) {
+                     const Options& options, const FirstValues& first_values) {
   const Recipe recipe = placed(resolve(options), cluster.size());
   check_trained(model, optimizer);
   if (trains_shard(recipe)) check_elementwise(optimizer);
-  return trained_model(model, optimizer, recipe);
+  TrainedModel trained = trained_model(model, optimizer, recipe);
+  trained.first_values = first_values;
+  return trained;
 }
 
 }  // namespace
 
 class Synchronizer::Impl {
  public:
-  Impl(const Cluster& cluster, torch::nn::Module& model, torch::optim::Optimizer& optimizer, const Options& options)
-      : Impl(cluster, checked(cluster, model, optimizer, options), optimizer, options) {}
+  Impl(const Cluster& cluster, torch::nn::Module& model, torch::optim::Optimizer& optimizer, const Options& options,
+       const FirstValues& first_values)
+      : Impl(cluster, checked(cluster, model, optimizer, options, first_values), optimizer, options) {}
 
   bool step(double samples, Core::Use use) {
     check_optimizer();
@@ -118,8 +121,8 @@ class Synchronizer::Impl {
 };
 
 Synchronizer::Synchronizer(const Cluster& cluster, torch::nn::Module& model, torch::optim::Optimizer& optimizer,
-                           const Options& options)
-    : impl_(std::make_unique<Impl>(cluster, model, optimizer, options)) {}
+                           const Options& options, const FirstValues& first_values)
+    : impl_(std::make_unique<Impl>(cluster, model, optimizer, options, first_values)) {}
 Synchronizer::~Synchronizer() = default;
 Synchronizer::Synchronizer(Synchronizer&&) noexcept = default;
 Synchronizer& Synchronizer::operator=(Synchronizer&&) noexcept = default;
@@ -132,6 +135,8 @@ void Synchronizer::before_inner_step(std::function<void()> hook) {
 }
 double Synchronizer::clip_gradients(double max_norm) { return impl_->core_.clip_gradients(max_norm); }
 void Synchronizer::finish() { impl_->core_.finish(); }
+void Synchronizer::finish_sharded() { impl_->core_.finish_sharded(); }
+void Synchronizer::each_parameter(const ParameterVisitor& visitor) { impl_->core_.each_parameter(visitor); }
 void Synchronizer::with_consensus(const std::function<void()>& body) { impl_->core_.with_consensus(body); }
 void Synchronizer::restart_clock() { impl_->core_.restart_clock(); }
 void Synchronizer::visit(StateVisitor& visitor) {

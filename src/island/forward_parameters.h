@@ -28,8 +28,9 @@ class ForwardParameters {
   /// live() has changed in these parts of the shard, and forward is to see it.
   virtual void changed(const std::vector<Range>& parts, std::int64_t round) = 0;
 
-  /// The same at the end of training: brings the whole model here, in its own dtype, until the next changed().
-  virtual void finish(const std::vector<Range>& parts, std::int64_t round) = 0;
+  /// The same at the end of training: in the parameters' own dtype, until the next changed(). `whole`: all of them are
+  /// brought here; otherwise those that come and go still do.
+  virtual void finish(const std::vector<Range>& parts, std::int64_t round, bool whole) = 0;
 
   /// Runs `body` on a model with the values of another shard.
   virtual void with_values(const at::Tensor& shard, std::int64_t round, const std::function<void()>& body) = 0;

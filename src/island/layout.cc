@@ -13,6 +13,7 @@ FlatLayout layout_for(const Recipe& recipe, const TrainedModel& model) {
   const bool divided = recipe.zero > 0 || recipe.exchange == Recipe::Exchange::kProgress;
   if (recipe.island_size == 1 || !divided) return {};
   FlatLayout layout{.parts = recipe.island_size};
+  layout.apart = recipe.zero == 3;
   std::int64_t bytes = 0;
   for (const Parameter& parameter : model.parameters) bytes += bytes_of(parameter.tensor);
   const std::int64_t element = model.parameters.front().tensor.element_size();

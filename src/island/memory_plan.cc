@@ -141,6 +141,13 @@ std::int64_t plan_checkpoint(const ModelShape& shape, const Recipe& recipe, int 
   return bytes;
 }
 
+std::int64_t plan_resident(const MemoryUse& use) {
+  // docs/zero.md has the measurements.
+  constexpr double kKept = 1.2;
+  constexpr double kProgram = 160e6;
+  return std::llround(kKept * static_cast<double>(use.total()) + kProgram);
+}
+
 Traffic plan_traffic(const ModelShape& shape, const Recipe& recipe, int workers) {
   const auto all = static_cast<double>(shape.elements());
   const double island = recipe.island_size;

@@ -28,6 +28,10 @@ MemoryUse plan_memory(const ModelShape& shape, const Recipe& recipe, int state_c
 /// What a Saver copies on the worker of an island that has most to write.
 std::int64_t plan_checkpoint(const ModelShape& shape, const Recipe& recipe, int state_copies, int workers);
 
+/// What the system will show for a worker's process, at most and without activations: what malloc keeps of what was
+/// freed, LibTorch and the program come on top.
+std::int64_t plan_resident(const MemoryUse& use);
+
 /// Bytes that one worker sends in a step, to its island and, on average, to the other islands.
 struct Traffic {
   double island = 0;

@@ -2,25 +2,17 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/Allocator.h>
-#include <c10/core/StorageImpl.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "comm/transfer.h"
+#include "flat/shard.h"
+#include "trace/bytes.h"
 
 namespace co2 {
 
 namespace {
-
-/// On whatever device: what was there is dropped.
-void resize_memory(const at::Tensor& tensor, std::int64_t bytes) {
-  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-  const auto size = static_cast<std::size_t>(bytes);
-  storage->set_data_ptr_noswap(c10::GetAllocator(tensor.device().type())->allocate(size));
-  storage->set_nbytes(size);
-}
 
 /// The same memory as another tensor, so that writing to it does not look to autograd like a change of the parameters.
 at::Tensor same_memory(const at::Tensor& storage) {
@@ -40,19 +32,20 @@ class ParameterUnits::Keeper final : public UnitKeeper {
   std::size_t unit_;
 };
 
-ParameterUnits::ParameterUnits(const Island& island, FlatParameters& flat, const Shard& shard, at::ScalarType compute,
-                               const std::vector<ParameterUnit>& modules, FirstFailure& failure, Trace& trace)
+ParameterUnits::ParameterUnits(const Island& island, FlatParameters& flat, const at::Tensor& live,
+                               at::ScalarType compute, const std::vector<ParameterUnit>& modules, FirstFailure& failure,
+                               Trace& trace)
     : island_(island),
       flat_(flat),
       group_(island.another_inside("units")),
       compute_(compute),
       failure_(failure),
       trace_(trace),
-      live_(shard.copy_of(flat.data())),
+      live_(live),
       source_(live_),
+      memory_(live.device()),
       modules_(modules),
       tour_(flat.units().size() - modules.size(), flat.units().size()) {
-  bytes_.add(bytes_of(live_));
   const std::size_t first_module = flat.units().size() - modules.size();
   for (std::size_t u = 0; u < flat.units().size(); ++u) {
     Unit unit;
@@ -67,19 +60,17 @@ ParameterUnits::ParameterUnits(const Island& island, FlatParameters& flat, const
     modules[u - first_module].keep(std::make_shared<Keeper>(*this, u));
   }
   allocate(compute_);
-  gather_from(live_, 0, /*whole=*/false);
+  gather_from(live_, 0, compute_, /*whole=*/false);
 }
 
-/// Gives every unit a storage, and makes the parameters views of it, which only works while there is memory in it (that
-/// nobody has touched yet).
+/// Gives every unit a storage, and makes the parameters views of it, which only works while there is memory in it.
 void ParameterUnits::allocate(at::ScalarType dtype) {
-  std::vector<at::Tensor> storages;
-  for (Unit& unit : units_) {
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    Unit& unit = units_[u];
     unit.storage = at::empty({unit.part.size() * island_.size()}, live_.options().dtype(dtype));
-    storages.push_back(unit.storage);
+    flat_.point_to_unit(u, unit.storage);
+    release_memory(unit.storage);
   }
-  flat_.point_to_units(storages);
-  for (const at::Tensor& storage : storages) resize_memory(storage, 0);
 }
 
 ParameterUnits::~ParameterUnits() {
@@ -90,9 +81,8 @@ ParameterUnits::~ParameterUnits() {
 /// Starts to gather a unit, which must not be here.
 void ParameterUnits::gather(std::size_t u) {
   Unit& unit = units_[u];
-  const std::int64_t bytes = unit.part.size() * island_.size() * unit.storage.element_size();
-  resize_memory(unit.storage, bytes);
-  bytes_.add(bytes);
+  memory_.give(unit.storage, unit.part.size() * island_.size() * unit.storage.element_size());
+  if (!finished_) most_bytes_ = std::max(most_bytes_, bytes_of(live_) + memory_.bytes());
   const at::NoGradGuard no_grad;
   const at::Tensor whole = same_memory(unit.storage);
   const at::Tensor mine = whole.narrow(0, island_.rank() * unit.part.size(), unit.part.size());
@@ -114,8 +104,7 @@ void ParameterUnits::free(std::size_t u) {
   Unit& unit = units_[u];
   if (!unit.here) return;
   bring(u);
-  bytes_.remove(static_cast<std::int64_t>(unit.storage.storage().nbytes()));
-  resize_memory(unit.storage, 0);
+  memory_.take_back(unit.storage);
   unit.here = false;
 }
 
@@ -260,17 +249,18 @@ void ParameterUnits::agree_on_order() {
   used_first_.clear();
 }
 
-/// Lets forward see the values of a shard: from now on, units are gathered from there. The `whole` model stays here, in
-/// its own dtype, or only what belongs to no module.
-void ParameterUnits::gather_from(const at::Tensor& shard, std::int64_t round, bool whole) {
+/// Lets forward see the values of a shard: from now on, units are gathered from there. The `whole` model stays here, or
+/// only what belongs to no module.
+void ParameterUnits::gather_from(const at::Tensor& shard, std::int64_t round, at::ScalarType dtype, bool whole) {
   complete_leg(0);
   tour_.begin(Tour::Leg::kNone);
   round_ = round;
   source_ = shard;
-  whole_ = whole;
   for (std::size_t u = 0; u < units_.size(); ++u) free(u);
-  const at::ScalarType dtype = whole ? live_.scalar_type() : compute_;
-  if (units_.front().storage.scalar_type() != dtype) allocate(dtype);
+  const bool other_sizes = whole_ != whole || this->dtype() != dtype;
+  if (other_sizes) memory_.trim();
+  if (this->dtype() != dtype) allocate(dtype);
+  whole_ = whole;
   for (std::size_t u = 0; u < units_.size(); ++u) {
     if (whole || units_[u].stays) gather(u);
   }
@@ -280,20 +270,19 @@ void ParameterUnits::gather_from(const at::Tensor& shard, std::int64_t round, bo
 }
 
 void ParameterUnits::changed(const std::vector<Range>& /*parts*/, std::int64_t round) {
-  gather_from(live_, round, /*whole=*/false);
+  finished_ = false;
+  gather_from(live_, round, compute_, /*whole=*/false);
   if (!order_agreed_) agree_on_order();
 }
 
-void ParameterUnits::finish(const std::vector<Range>& /*parts*/, std::int64_t round) {
-  const std::int64_t most_in_training = bytes_.most();
-  gather_from(live_, round, /*whole=*/true);
-  bytes_.forget_above(most_in_training);
+void ParameterUnits::finish(const std::vector<Range>& /*parts*/, std::int64_t round, bool whole) {
+  finished_ = true;
+  gather_from(live_, round, live_.scalar_type(), whole);
 }
 
 void ParameterUnits::with_values(const at::Tensor& shard, std::int64_t round, const std::function<void()>& body) {
-  const bool was_whole = whole_;
-  const auto restore = [&] { was_whole ? finish({}, round) : changed({}, round); };
-  gather_from(shard, round, /*whole=*/false);
+  const auto restore = [&, was_whole = whole_] { finished_ ? finish({}, round, was_whole) : changed({}, round); };
+  gather_from(shard, round, compute_, /*whole=*/false);
   try {
     body();
   } catch (...) {

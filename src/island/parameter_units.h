@@ -9,11 +9,10 @@
 
 #include "comm/first_failure.h"
 #include "flat/flat_parameters.h"
-#include "flat/shard.h"
+#include "flat/tensor_memory.h"
 #include "island/forward_parameters.h"
 #include "island/island.h"
 #include "island/tour.h"
-#include "trace/bytes.h"
 
 namespace co2 {
 
@@ -34,9 +33,9 @@ namespace co2 {
 /// Thread safety: used by the training thread, and by the thread of backward, which must not overlap.
 class ParameterUnits final : public ForwardParameters {
  public:
-  /// Takes the parameters over from `flat`, whose own buffer is gone after that: live() is this worker's `shard` of it,
-  /// and units are of dtype `compute`. `modules[i]` is the module of the i-th unit from the end on.
-  ParameterUnits(const Island& island, FlatParameters& flat, const Shard& shard, at::ScalarType compute,
+  /// `live`: this worker's shard. Units are of dtype `compute`; `modules[i]` is the module of the i-th one from the end
+  /// on.
+  ParameterUnits(const Island& island, FlatParameters& flat, const at::Tensor& live, at::ScalarType compute,
                  const std::vector<ParameterUnit>& modules, FirstFailure& failure, Trace& trace);
   ~ParameterUnits() override;
   ParameterUnits(const ParameterUnits&) = delete;
@@ -45,9 +44,9 @@ class ParameterUnits final : public ForwardParameters {
   const at::Tensor& live() const override { return live_; }
   /// Frees all units, and gathers again those that stay.
   void changed(const std::vector<Range>& parts, std::int64_t round) override;
-  void finish(const std::vector<Range>& parts, std::int64_t round) override;
+  void finish(const std::vector<Range>& parts, std::int64_t round, bool whole) override;
   void with_values(const at::Tensor& shard, std::int64_t round, const std::function<void()>& body) override;
-  std::int64_t most_bytes() const override { return bytes_.most(); }
+  std::int64_t most_bytes() const override { return most_bytes_; }
 
   void got_gradient(std::size_t unit) override;
   void on_passed(std::function<void(std::size_t, int)> hook) override { on_passed_ = std::move(hook); }
@@ -67,7 +66,8 @@ class ParameterUnits final : public ForwardParameters {
   };
 
   void allocate(at::ScalarType dtype);
-  void gather_from(const at::Tensor& shard, std::int64_t round, bool whole);
+  void gather_from(const at::Tensor& shard, std::int64_t round, at::ScalarType dtype, bool whole);
+  at::ScalarType dtype() const { return units_.front().storage.scalar_type(); }  ///< that forward sees now
   void gather(std::size_t unit);
   void bring(std::size_t unit);
   void free(std::size_t unit);
@@ -91,7 +91,8 @@ class ParameterUnits final : public ForwardParameters {
   FirstFailure& failure_;
   Trace& trace_;
   at::Tensor live_;
-  at::Tensor source_;  ///< the shard that is gathered
+  at::Tensor source_;    ///< the shard that is gathered
+  TensorMemory memory_;  ///< of units
   std::vector<Unit> units_;
   std::vector<ParameterUnit> modules_;
   Tour tour_;
@@ -102,9 +103,10 @@ class ParameterUnits final : public ForwardParameters {
   int passes_ = 0;            ///< backward passes with gradients of units, since the last step
   bool leg_counted_ = false;  ///< this leg is one of them
   std::function<void(std::size_t, int)> on_passed_;
-  bool whole_ = false;  ///< everything is here, and stays
+  bool whole_ = false;     ///< everything is here, and stays
+  bool finished_ = false;  ///< finish() was the last to change what forward sees
   std::int64_t round_ = 0;
-  PeakBytes bytes_;
+  std::int64_t most_bytes_ = 0;
 };
 
 }  // namespace co2

@@ -16,14 +16,14 @@ bool shares_whole_gradients(const Recipe& recipe, const Island& island) {
   return !trains_shard(recipe) && (recipe.exchange == Recipe::Exchange::kGradients || island.size() > 1);
 }
 
-std::unique_ptr<ForwardParameters> make_parameters(const RoleContext& c) {
+std::unique_ptr<ForwardParameters> make_parameters(const RoleContext& c, const at::Tensor& live) {
   const at::NoGradGuard no_grad;
   const bool narrow = c.recipe.compute == Compute::kBfloat16;
-  const at::ScalarType compute = narrow ? at::kBFloat16 : c.flat.data().scalar_type();
+  const at::ScalarType compute = narrow ? at::kBFloat16 : c10::typeMetaToScalarType(c.flat.options().dtype());
   // Units are told apart only where parameters are divided.
   const std::vector<ParameterUnit> units = c.flat.parts() > 1 ? c.model.units : std::vector<ParameterUnit>{};
   if (c.recipe.zero == 3) {
-    return std::make_unique<ParameterUnits>(c.island, c.flat, c.shard, compute, units, c.failure, c.trace);
+    return std::make_unique<ParameterUnits>(c.island, c.flat, live, compute, units, c.failure, c.trace);
   }
   return std::make_unique<WholeParameters>(c.island, c.flat, c.shard, compute, units, c.trace);
 }

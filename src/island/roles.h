@@ -32,7 +32,8 @@ struct RoleContext {
 bool shares_whole_gradients(const Recipe& recipe, const Island& island);
 
 /// The two choices that a ZeRO stage is.
-std::unique_ptr<ForwardParameters> make_parameters(const RoleContext& context);
+/// `live`: see start_the_same().
+std::unique_ptr<ForwardParameters> make_parameters(const RoleContext& context, const at::Tensor& live);
 std::unique_ptr<Gradients> make_gradients(const RoleContext& context, ForwardParameters& parameters,
                                           Witnesses witnesses);
 

@@ -38,7 +38,7 @@ void WholeParameters::show(const std::vector<Range>& parts, std::int64_t round) 
   if (shown_) shown_->show(parts, round);
 }
 
-void WholeParameters::finish(const std::vector<Range>& parts, std::int64_t round) {
+void WholeParameters::finish(const std::vector<Range>& parts, std::int64_t round, bool /*whole*/) {
   if (apart_.defined()) {
     flat_.become(apart_.scalar_type());
     show({{0, shard_.numel()}}, round);  // all of it has more digits now

@@ -28,7 +28,7 @@ class WholeParameters final : public ForwardParameters {
   const at::Tensor& live() const override { return apart_.defined() ? apart_ : flat_.data(); }
   void settle() override;
   void changed(const std::vector<Range>& parts, std::int64_t round) override;
-  void finish(const std::vector<Range>& parts, std::int64_t round) override;
+  void finish(const std::vector<Range>& parts, std::int64_t round, bool whole) override;
   void with_values(const at::Tensor& shard, std::int64_t round, const std::function<void()>& body) override;
   std::int64_t most_bytes() const override;
 

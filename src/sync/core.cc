@@ -13,9 +13,11 @@
 #include "comm/first_failure.h"
 #include "flat/check_parameters.h"
 #include "flat/flat_parameters.h"
+#include "flat/shaped_like.h"
 #include "flat/shard.h"
 #include "island/island.h"
 #include "island/layout.h"
+#include "island/one_by_one.h"
 #include "island/placed.h"
 #include "island/roles.h"
 #include "island/same_parameters.h"
@@ -25,6 +27,7 @@
 #include "sync/once_per_island.h"
 #include "sync/progress_exchange.h"
 #include "sync/same_everywhere.h"
+#include "sync/start_the_same.h"
 #include "sync/visiting.h"
 #include "sync/walk.h"
 
@@ -39,8 +42,9 @@ class Core::Impl {
   void end_step(const std::vector<double>& rates);
   void cancel_step() { step_.reset(); }
   void check_no_step(const char* function) const;
-  void finish();
+  void finish(bool whole);
   void with_consensus(const std::function<void()>& body);
+  void each_parameter(const ParameterVisitor& visitor);
   void restart_clock() { last_return_ = Clock::now(); }
   void visit(Walk& walk, const std::function<void(StateVisitor&)>& inner);
   void adopt(StateVisitor& visitor, const std::function<void(StateVisitor&)>& inner, const std::function<void()>& fill);
@@ -155,9 +159,10 @@ Core::Impl::Impl(const Cluster& cluster, TrainedModel model, const Options& opti
       rates_(groups_, 1.0) {
   check_device();
   check_same_everywhere(*control_, flat_, model_, recipe_);
-  start_the_same(*communicator_, flat_, model_, recipe_.bucket_bytes);
+  const at::Tensor apart =
+      start_the_same(*communicator_, *control_, island_, flat_, shard_.numel(), model_, recipe_.bucket_bytes);
   const RoleContext roles{recipe_, model_, island_, communicator_, flat_, shard_, failure_, trace_};
-  parameters_ = make_parameters(roles);
+  parameters_ = make_parameters(roles, apart);
   gradients_ = make_gradients(roles, *parameters_, [this] { return witnesses(); });
   const auto with = recipe_.exchange == Recipe::Exchange::kNothing ? island_.inside() : communicator_;
   if (with) buffers_ = std::make_unique<BufferAverage>(with, model_.buffers, trace_);
@@ -173,7 +178,7 @@ Core::Impl::~Impl() {
 }
 
 void Core::Impl::check_device() const {
-  const at::Device device = flat_.data().device();
+  const at::Device device = flat_.options().device();
   for (const auto& group : {communicator_, island_.inside(), island_.across()}) {
     if (!group || group->carries(device.type())) continue;
     throw OptionError(
@@ -294,7 +299,7 @@ void Core::Impl::end_step(const std::vector<double>& rates) {
   last_return_ = Clock::now();
 }
 
-void Core::Impl::finish() {
+void Core::Impl::finish(bool whole) {
   check_no_step("finish");
   flat_.check_in_place();
   const at::NoGradGuard no_grad;
@@ -303,13 +308,25 @@ void Core::Impl::finish() {
   if (!exchange_ && island_.inside() && shares_whole_gradients(recipe_, island_)) {
     make_same(*island_.inside(), *island_.inside_control(), live(), recipe_.bucket_bytes);
   }
-  parameters_->finish(exchange_ ? exchange_->changed() : std::vector<Range>{}, round_now());
+  parameters_->finish(exchange_ ? exchange_->changed() : std::vector<Range>{}, round_now(), whole);
   if (buffers_) {
     buffers_->apply();
     buffers_->launch(round_now());
     buffers_->apply();
   }
   last_return_ = Clock::now();
+}
+
+void Core::Impl::each_parameter(const ParameterVisitor& visitor) {
+  check_no_step("each_parameter");
+  flat_.check_in_place();
+  const at::NoGradGuard no_grad;
+  parameters_->settle();
+  for (const std::size_t i : flat_.in_given_order()) {
+    visitor(model_.parameters[flat_.given(i)].name,
+            shaped_like(gather_parameter(island_, flat_, live(), i), flat_.parameters()[i]));
+  }
+  restart_clock();
 }
 
 void Core::Impl::with_consensus(const std::function<void()>& body) {
@@ -439,7 +456,13 @@ void Core::discard_gradients() {
 }
 double Core::clip_gradients(double max_norm) { return impl_->gradients_->clip(max_norm); }
 void Core::finish() {
-  impl_->outside("finish", [&] { impl_->finish(); });
+  impl_->outside("finish", [&] { impl_->finish(/*whole=*/true); });
+}
+void Core::finish_sharded() {
+  impl_->outside("finish_sharded", [&] { impl_->finish(/*whole=*/false); });
+}
+void Core::each_parameter(const ParameterVisitor& visitor) {
+  impl_->outside("each_parameter", [&] { impl_->each_parameter(visitor); });
 }
 void Core::with_consensus(const std::function<void()>& body) {
   impl_->outside("with_consensus", [&] { impl_->with_consensus(body); });

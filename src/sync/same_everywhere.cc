@@ -87,25 +87,4 @@ void check_same_everywhere(Communicator& communicator, const FlatParameters& fla
   }
 }
 
-void start_the_same(Communicator& communicator, const FlatParameters& flat, const TrainedModel& model,
-                    std::int64_t bucket_bytes) {
-  const at::NoGradGuard no_grad;
-  const auto broadcast = [&](const at::Tensor& tensor) {
-    const at::Tensor elements = tensor.view({-1});
-    const std::int64_t most = std::max<std::int64_t>(1, bucket_bytes / elements.element_size());
-    for (const Range& bucket : make_buckets(elements.numel(), most)) {
-      communicator.broadcast(elements.narrow(0, bucket.begin, bucket.size()), 0)->wait();
-    }
-  };
-  broadcast(flat.data());
-  std::vector<at::Tensor> rest = model.others;
-  for (const auto& [name, buffer] : model.buffers) rest.push_back(buffer);
-  for (const at::Tensor& tensor : rest) {
-    if (!tensor.defined() || tensor.numel() == 0) continue;
-    const at::Tensor copy = tensor.detach().contiguous();
-    broadcast(copy);
-    tensor.detach().copy_(copy);
-  }
-}
-
 }  // namespace co2

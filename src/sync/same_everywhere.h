@@ -16,9 +16,4 @@ void check_same_everywhere(Communicator& communicator, const FlatParameters& fla
 /// Of all that the state of a run must fit: model, options, kind of optimizer.
 std::int64_t fingerprint_of(const FlatParameters& flat, const TrainedModel& model, const Recipe& recipe);
 
-/// Gives all workers rank 0's parameters, trained ones and others, and buffers. A single collective has at most
-/// `bucket_bytes`, so that a large model over a slow network does not run into its timeout.
-void start_the_same(Communicator& communicator, const FlatParameters& flat, const TrainedModel& model,
-                    std::int64_t bucket_bytes);
-
 }  // namespace co2

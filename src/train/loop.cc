@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <set>
@@ -73,7 +74,7 @@ class Run {
     prepare_task();
     result_.recipe = placed(resolve(config_.sync), cluster_.size());
     optimizer_ = make_optimizer(config_, task_->model());
-    sync_.emplace(cluster_, task_->model(), *optimizer_, config_.sync);
+    sync_.emplace(cluster_, task_->model(), *optimizer_, config_.sync, task_->first_values());
     if (config_.gradient_clip > 0) {
       sync_->before_inner_step([this] { sync_->clip_gradients(config_.gradient_clip); });
     }
@@ -256,7 +257,7 @@ class Run {
     // Once per run, however long it is: apart from the figures of training, which would otherwise depend on its length.
     during_training_ = sync_->trace().total();
     const Clock::time_point training_ended = Clock::now();
-    sync_->finish();
+    sync_->finish_sharded();  // the largest models do not fit on one worker
     result_.final_exchange_seconds = seconds_since(training_ended);
     if (channel_) channel_->drain();
 
@@ -429,12 +430,38 @@ class Run {
     const auto limit = kSpansInTrace / static_cast<std::size_t>(cluster_.size());
     if (spans.size() > limit) spans.erase(spans.begin(), spans.end() - static_cast<std::ptrdiff_t>(limit));
     const auto timelines = group_.gather(perfetto_json(spans, origin_, cluster_.rank()));
-    if (!speaks()) return;
-    write_atomically(config_.out / "trace.json", merged_trace(timelines));
-    ensure_writable(config_.out / "model");
-    task_->export_model(config_.out / "model");
-    result_.sample = task_->sample();
-    write_atomically(config_.out / "summary.json", summary_json(result_));
+    if (speaks()) write_atomically(config_.out / "trace.json", merged_trace(timelines));
+    group_.all_or_none("write the model", [&] { write_model(); });
+    const bool together = result_.recipe.zero == 3;
+    if (speaks() || together) result_.sample = task_->sample();
+    if (speaks()) write_atomically(config_.out / "summary.json", summary_json(result_));
+  }
+
+  /// Whoever can't write still takes part in showing the model, which is a collective.
+  void write_model() {
+    bool shown = false;
+    const auto show = [&](const ParameterVisitor& visitor) {
+      shown = true;
+      std::exception_ptr problem;
+      sync_->each_parameter([&](const std::string& name, const at::Tensor& values) {
+        if (problem) return;
+        try {
+          visitor(name, values);
+        } catch (...) {
+          problem = std::current_exception();
+        }
+      });
+      if (problem) std::rethrow_exception(problem);
+    };
+    const auto nothing = [](const std::string&, const at::Tensor&) {};
+    if (!speaks()) return show(nothing);
+    try {
+      ensure_writable(config_.out / "model");
+      task_->export_model(config_.out / "model", show);
+    } catch (...) {
+      if (!shown) show(nothing);
+      throw;
+    }
   }
 
   TrainConfig config_;

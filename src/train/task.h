@@ -30,8 +30,11 @@ class Task {
  public:
   virtual ~Task() = default;
 
-  /// The same initial parameters on every worker that has the same configuration.
   virtual torch::nn::Module& model() = 0;
+
+  /// What the model's parameters begin with that have no memory yet (release_memory()); rank 0 is asked. By itself a
+  /// model has its values.
+  virtual FirstValues first_values() { return {}; }
 
   /// Forward pass on this worker's next training batch: the mean loss, ready for backward().
   virtual at::Tensor next_loss() = 0;
@@ -43,13 +46,15 @@ class Task {
   };
   virtual Validation validate() = 0;
 
-  /// Writes the model for use outside of co2 into an existing folder.
-  virtual void export_model(const std::filesystem::path& folder) = 0;
+  /// Writes the model for use outside of co2 into an existing folder, on rank 0. With ZeRO 3 the model itself is not
+  /// all here, but `show` has it, once.
+  virtual void export_model(const std::filesystem::path& folder, const ShowParameters& show) = 0;
 
-  /// Begins with weights that are in a folder, such as export_model() writes. Throws DataError.
+  /// Begins with weights that are in a folder, such as export_model() writes: before first_values(), on rank 0. Throws
+  /// DataError.
   virtual void import_model(const std::filesystem::path& folder) = 0;
 
-  /// Something to look at that shows what was learned, as valid UTF-8; may be empty.
+  /// Something to look at that shows what was learned, as valid UTF-8; may be empty. With ZeRO 3 all workers are asked.
   virtual std::string sample() = 0;
 
   virtual DataDescription data() const = 0;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <co2/parameters.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -14,6 +16,9 @@ struct ModelShape;
 namespace co2::train {
 
 class CheckpointWeights;
+
+/// Shows a model's parameters, whole, one after the other in the order of registration (Synchronizer::each_parameter).
+using ShowParameters = std::function<void(const ParameterVisitor&)>;
 
 class Task;
 struct TrainConfig;

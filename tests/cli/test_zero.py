@@ -92,3 +92,22 @@ def test_bad_input(command, options, parts):
     result = co2(*command, *options)
     assert result.returncode == 2, result.stderr
     assert all(part in result.stderr for part in parts), result.stderr
+
+
+def test_the_whole_model_is_never_on_one_worker(tmp_path):
+    """At the start, in training and at the end: the largest resident size would not have room for it."""
+    layout = ["--model", "small", "--context", 32, "--workers", 4, "--strategy", "ddp", "--zero", 3,
+              "--checkpoint-every", 0]
+    result = co2("train", *layout, "--corpus", "synthetic", "--batch", 1, "--eval-batches", 1, "--sample-bytes", 4,
+                 "--steps", 2, "--out", tmp_path / "run")
+    assert result.returncode == 0, result.stderr
+    summary = json.loads((tmp_path / "run/summary.json").read_text())
+    planned = json.loads(co2("plan", "memory", *layout, "--json").stdout)
+    whole = 4 * planned["parameters"]
+    for worker in summary["per_worker"]:
+        peak = 1e6 * worker["peak_megabytes"]
+        assert peak < planned["resident_bytes"]
+        assert peak < planned["memory"]["total"] + whole, "no room for another copy, even if the program took nothing"
+    assert len(summary["sample"]) == 4
+    model = load_file(tmp_path / "run/model/model.safetensors")
+    assert sum(values.numel() for values in model.values()) == planned["parameters"]

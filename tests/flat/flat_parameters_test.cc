@@ -68,7 +68,7 @@ TEST(FlatParameters, KeepTheOrderOfElementsInMemory) {
   const at::Tensor copy = flat.data().clone();
   flat.point_to(copy);
   expect_same();
-  flat.point_to_units({copy.clone()});
+  flat.point_to_unit(0, copy.clone());
   expect_same();
 }
 

@@ -37,7 +37,10 @@ class ImageTask : public Task {
     return torch::cross_entropy_loss(model_->forward(images), torch::zeros({batch_}, torch::kLong));
   }
   Validation validate() override { return {.loss_sum = batch_ * next_loss().item<double>(), .count = double(batch_)}; }
-  void export_model(const std::filesystem::path& folder) override { std::ofstream(folder / "classes") << kClasses; }
+  void export_model(const std::filesystem::path& folder, const ShowParameters& show) override {
+    std::ofstream file(folder / "classes");
+    show([&](const std::string& name, const at::Tensor& values) { file << name << " " << values.numel() << "\n"; });
+  }
   void import_model(const std::filesystem::path&) override { throw DataError("photos come without weights"); }
   std::string sample() override { return "a cat"; }
   DataDescription data() const override { return {"photos", "abc", 1'000'000}; }

@@ -28,7 +28,10 @@ int main(int argc, char** argv) {
   const Windows windows({"synthetic", "", synthetic_text(50'000)}, 0.1, 48);
   const auto batch = windows.training(2, 0, 0, 5);
   std::filesystem::create_directories(folder / "model");
-  export_gpt(model, folder / "model");
+  const auto show = [&](const co2::ParameterVisitor& visitor) {
+    for (const auto& parameter : model.named_parameters()) visitor(parameter.key(), parameter.value());
+  };
+  export_gpt(model, show, folder / "model");
   co2::checkpoint::write_safetensors(folder / "batch.safetensors", {{{"tokens", batch.tokens},
                                                                      {"targets", batch.targets},
                                                                      {"logits", model.forward(batch.tokens)},

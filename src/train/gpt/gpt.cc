@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <vector>
 
 namespace co2::train {
@@ -15,10 +16,17 @@ namespace {
 constexpr double kLayerNormEpsilon = 1e-5;
 constexpr double kInitDeviation = 0.02;
 
+/// Its values are given later (GptValues).
+at::Tensor parameter(at::IntArrayRef shape) {
+  at::Tensor tensor = torch::empty(shape);
+  release_memory(tensor);
+  return tensor;
+}
+
 struct LayerNorm : torch::nn::Module {
   explicit LayerNorm(int width) {
-    weight = register_parameter("weight", torch::ones({width}));
-    bias = register_parameter("bias", torch::zeros({width}));
+    weight = register_parameter("weight", parameter({width}));
+    bias = register_parameter("bias", parameter({width}));
   }
   at::Tensor forward(const at::Tensor& x) { return at::layer_norm(x, weight.sizes(), weight, bias, kLayerNormEpsilon); }
   at::Tensor weight, bias;
@@ -26,28 +34,24 @@ struct LayerNorm : torch::nn::Module {
 
 /// A linear layer with its weight as [in, out], as GPT-2 stores it. Works on [rows, in].
 struct Conv1D : torch::nn::Module {
-  Conv1D(int in, int out, double deviation, at::Generator& random) {
-    weight = register_parameter("weight", torch::empty({in, out}).normal_(0, deviation, random));
-    bias = register_parameter("bias", torch::zeros({out}));
+  Conv1D(int in, int out) {
+    weight = register_parameter("weight", parameter({in, out}));
+    bias = register_parameter("bias", parameter({out}));
   }
   at::Tensor forward(const at::Tensor& x) { return at::addmm(bias, x, weight); }
   at::Tensor weight, bias;
 };
 
 struct Embedding : torch::nn::Module {
-  Embedding(int count, int width, at::Generator& random) {
-    weight = register_parameter("weight", torch::empty({count, width}).normal_(0, kInitDeviation, random));
-  }
+  Embedding(int count, int width) { weight = register_parameter("weight", parameter({count, width})); }
   at::Tensor weight;
 };
 
 struct Attention : UnitModule {
-  Attention(const GptConfig& config, double residual_deviation, at::Generator& random)
+  explicit Attention(const GptConfig& config)
       : heads(config.heads),
-        c_attn(register_module("c_attn",
-                               std::make_shared<Conv1D>(config.width, 3 * config.width, kInitDeviation, random))),
-        c_proj(register_module("c_proj",
-                               std::make_shared<Conv1D>(config.width, config.width, residual_deviation, random))) {}
+        c_attn(register_module("c_attn", std::make_shared<Conv1D>(config.width, 3 * config.width))),
+        c_proj(register_module("c_proj", std::make_shared<Conv1D>(config.width, config.width))) {}
 
   at::Tensor forward(const at::Tensor& x, std::int64_t batch, std::int64_t time) {
     return as_unit([&] { return mix(x, batch, time); });
@@ -66,10 +70,9 @@ struct Attention : UnitModule {
 };
 
 struct Mlp : UnitModule {
-  Mlp(const GptConfig& config, double residual_deviation, at::Generator& random)
-      : c_fc(register_module("c_fc", std::make_shared<Conv1D>(config.width, 4 * config.width, kInitDeviation, random))),
-        c_proj(register_module("c_proj",
-                               std::make_shared<Conv1D>(4 * config.width, config.width, residual_deviation, random))) {}
+  explicit Mlp(const GptConfig& config)
+      : c_fc(register_module("c_fc", std::make_shared<Conv1D>(config.width, 4 * config.width))),
+        c_proj(register_module("c_proj", std::make_shared<Conv1D>(4 * config.width, config.width))) {}
   at::Tensor forward(const at::Tensor& x) {
     return as_unit([&] { return c_proj->forward(at::gelu(c_fc->forward(x), "tanh")); });
   }
@@ -77,13 +80,11 @@ struct Mlp : UnitModule {
 };
 
 struct Block : torch::nn::Module {
-  Block(const GptConfig& config, at::Generator& random) {
-    // Two residual additions per layer: their projections start smaller, so that the sum keeps its variance.
-    const double residual_deviation = kInitDeviation / std::sqrt(2.0 * config.layers);
+  explicit Block(const GptConfig& config) {
     ln_1 = register_module("ln_1", std::make_shared<LayerNorm>(config.width));
-    attn = register_module("attn", std::make_shared<Attention>(config, residual_deviation, random));
+    attn = register_module("attn", std::make_shared<Attention>(config));
     ln_2 = register_module("ln_2", std::make_shared<LayerNorm>(config.width));
-    mlp = register_module("mlp", std::make_shared<Mlp>(config, residual_deviation, random));
+    mlp = register_module("mlp", std::make_shared<Mlp>(config));
   }
   at::Tensor forward(const at::Tensor& x, std::int64_t batch, std::int64_t time) {
     const auto y = x + attn->forward(ln_1->forward(x), batch, time);
@@ -108,11 +109,11 @@ void check(const GptConfig& config) {
 
 /// Everything below "transformer." in the parameter names.
 struct Gpt::Stack : torch::nn::Module {
-  Stack(const GptConfig& config, at::Generator& random) {
-    wte = register_module("wte", std::make_shared<Embedding>(config.vocabulary, config.width, random));
-    wpe = register_module("wpe", std::make_shared<Embedding>(config.context, config.width, random));
+  explicit Stack(const GptConfig& config) {
+    wte = register_module("wte", std::make_shared<Embedding>(config.vocabulary, config.width));
+    wpe = register_module("wpe", std::make_shared<Embedding>(config.context, config.width));
     for (int i = 0; i < config.layers; ++i) {
-      blocks.push_back(std::make_shared<Block>(config, random));
+      blocks.push_back(std::make_shared<Block>(config));
       layers->push_back(blocks.back());
     }
     register_module("h", layers);
@@ -124,10 +125,18 @@ struct Gpt::Stack : torch::nn::Module {
   std::shared_ptr<LayerNorm> ln_f;
 };
 
-Gpt::Gpt(const GptConfig& config, std::uint64_t seed) : config_(config) {
+Gpt::Gpt(const GptConfig& config) : config_(config) {
   check(config);
-  auto random = at::detail::createCPUGenerator(seed);
-  transformer_ = register_module("transformer", std::make_shared<Stack>(config, random));
+  transformer_ = register_module("transformer", std::make_shared<Stack>(config));
+}
+
+Gpt::Gpt(const GptConfig& config, const FirstValues& values) : Gpt(config) {
+  const at::NoGradGuard no_grad;
+  for (const auto& parameter : named_parameters()) {
+    at::Tensor tensor = parameter.value();
+    tensor.set_data(at::empty_like(tensor));
+    values(parameter.key(), tensor);
+  }
 }
 
 Gpt::~Gpt() = default;
@@ -147,6 +156,23 @@ at::Tensor Gpt::loss(const at::Tensor& tokens, const at::Tensor& targets) {
   return at::cross_entropy_loss(forward(tokens).to(at::kFloat), targets.reshape({-1}));
 }
 
+Gpt::Gpt(const GptConfig& config, std::uint64_t seed) : Gpt(config, gpt_values(config, seed)) {}
+
+FirstValues gpt_values(const GptConfig& config, std::uint64_t seed) {
+  // Two residual additions per layer: their projections start smaller, so that the sum keeps its variance.
+  const double residual_deviation = kInitDeviation / std::sqrt(2.0 * config.layers);
+  return [=, random = at::detail::createCPUGenerator(seed)](const std::string& name, const at::Tensor& into) mutable {
+    const auto of = [&](std::string_view ending) { return name.ends_with(ending); };
+    if (of(".bias")) {
+      into.zero_();
+    } else if (of(".ln_1.weight") || of(".ln_2.weight") || of(".ln_f.weight")) {
+      into.fill_(1);
+    } else {
+      into.normal_(0, of(".c_proj.weight") ? residual_deviation : kInitDeviation, random);
+    }
+  };
+}
+
 std::string sample_text(Gpt& model, const std::string& prompt, int length, double temperature, std::uint64_t seed) {
   if (prompt.empty()) throw OptionError("a text sample needs a prompt of at least one byte");
   if (!(temperature > 0)) throw OptionError(fmt::format("temperature is {}; it must be above 0", temperature));
@@ -159,7 +185,7 @@ std::string sample_text(Gpt& model, const std::string& prompt, int length, doubl
     for (std::size_t t = 0; t < seen; ++t) {
       tokens.data_ptr<std::int64_t>()[t] = static_cast<unsigned char>(text[text.size() - seen + t]);
     }
-    const auto logits = model.forward(tokens)[static_cast<std::int64_t>(seen) - 1];
+    const auto logits = model.forward(tokens)[static_cast<std::int64_t>(seen) - 1].to(at::kFloat);
     const auto next = at::multinomial(at::softmax(logits / temperature, -1), 1, false, random);
     text.push_back(static_cast<char>(next.item<std::int64_t>()));
   }

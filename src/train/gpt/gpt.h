@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <co2/parameters.h>
 #include <torch/nn/module.h>
 
 #include <cstdint>
@@ -15,7 +16,9 @@ namespace co2::train {
 /// Face's GPT2LMHeadModel, so that an exported file loads there as it is.
 class Gpt : public torch::nn::Module {
  public:
-  /// GPT-2's initialisation, from a generator of its own: the same seed gives the same model on every worker.
+  /// Its parameters have no memory yet: a Synchronizer gives them some.
+  explicit Gpt(const GptConfig& config);
+  Gpt(const GptConfig& config, const FirstValues& values);
   Gpt(const GptConfig& config, std::uint64_t seed);
   ~Gpt() override;
 
@@ -32,6 +35,10 @@ class Gpt : public torch::nn::Module {
   GptConfig config_;
   std::shared_ptr<Stack> transformer_;
 };
+
+/// GPT-2's initialisation, for one parameter after the other in the order of registration, from a generator of its own:
+/// the same seed gives the same model on every worker.
+FirstValues gpt_values(const GptConfig& config, std::uint64_t seed);
 
 /// `length` bytes that the model writes after `prompt` (at least one byte), drawn at that temperature (> 0; towards 0
 /// it always takes the likeliest). The same seed gives the same text.

@@ -9,7 +9,7 @@
 
 namespace co2::train {
 
-void export_gpt(const Gpt& model, const std::filesystem::path& folder) {
+void export_gpt(const Gpt& model, const ShowParameters& show, const std::filesystem::path& folder) {
   const auto& config = model.config();
   const nlohmann::ordered_json description = {
       {"architectures", {"GPT2LMHeadModel"}},
@@ -32,12 +32,13 @@ void export_gpt(const Gpt& model, const std::filesystem::path& folder) {
       {"eos_token_id", nullptr},
       {"torch_dtype", "float32"},
   };
-  checkpoint::Safetensors contents;
-  contents.metadata["format"] = "pt";
+  checkpoint::Safetensors outline;
+  outline.metadata["format"] = "pt";
   for (const auto& parameter : model.named_parameters()) {
-    contents.tensors.emplace_back(parameter.key(), parameter.value());
+    outline.tensors.emplace_back(parameter.key(),
+                                 at::empty(parameter.value().sizes(), at::dtype(at::kFloat).device(at::kMeta)));
   }
-  checkpoint::write_safetensors(folder / "model.safetensors", contents);
+  checkpoint::write_safetensors(folder / "model.safetensors", outline, show);
   write_atomically(folder / "config.json", description.dump(2) + "\n");
 }
 

@@ -6,9 +6,11 @@
 #include <torch/torch.h>
 
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/files.h"
@@ -57,13 +59,19 @@ bool follows_from_the_rest(const std::string& name) {
 
 }  // namespace
 
-void import_gpt(Gpt& model, const fs::path& folder) {
-  const at::NoGradGuard no_grad;
-  std::map<std::string, at::Tensor> missing;
-  for (const auto& parameter : model.named_parameters()) missing.emplace(parameter.key(), parameter.value());
+FirstValues gpt_weights(const Gpt& model, const fs::path& folder) {
+  std::map<std::string, std::vector<std::int64_t>> missing;
+  for (const auto& parameter : model.named_parameters()) {
+    missing.emplace(parameter.key(), parameter.value().sizes().vec());
+  }
+  struct Place {
+    std::shared_ptr<const checkpoint::SafetensorsFile> file;
+    std::string name;
+  };
+  std::map<std::string, Place> places;
   for (const fs::path& path : files_of(folder)) {
-    const checkpoint::SafetensorsFile file(path);
-    for (const checkpoint::TensorInfo& info : file.header().tensors) {
+    const auto file = std::make_shared<const checkpoint::SafetensorsFile>(path);
+    for (const checkpoint::TensorInfo& info : file->header().tensors) {
       const std::string name = our_name(info.name);
       if (follows_from_the_rest(name)) continue;
       const auto found = missing.find(name);
@@ -71,23 +79,27 @@ void import_gpt(Gpt& model, const fs::path& folder) {
         throw DataError(fmt::format("{} has {}, for which this model has no place: it has more layers, or is no GPT-2",
                                     path.string(), info.name));
       }
-      if (found->second.sizes().vec() != info.shape) {
-        throw DataError(fmt::format(
-            "{} in {} has the shape [{}], and in this model [{}]: choose --model and --context "
-            "as config.json beside it says",
-            info.name, path.string(), fmt::join(info.shape, ", "), fmt::join(found->second.sizes().vec(), ", ")));
+      if (found->second != info.shape) {
+        throw DataError(
+            fmt::format("{} in {} has the shape [{}], and in this model [{}]: choose --model and --context "
+                        "as config.json beside it says",
+                        info.name, path.string(), fmt::join(info.shape, ", "), fmt::join(found->second, ", ")));
       }
-      const at::Tensor values = file.read(info.name);
-      if (!values.is_floating_point()) {
+      if (!info.dtype.starts_with("F") && info.dtype != "BF16") {
         throw DataError(fmt::format("{} in {} is of {}, which no weight is", info.name, path.string(), info.dtype));
       }
-      found->second.copy_(values);
+      places.emplace(name, Place{file, info.name});
       missing.erase(found);
     }
   }
-  if (missing.empty()) return;
-  throw DataError(fmt::format("{} has no {}: it is of a model with fewer layers, or no GPT-2", folder.string(),
-                              missing.begin()->first));
+  if (!missing.empty()) {
+    throw DataError(fmt::format("{} has no {}: it is of a model with fewer layers, or no GPT-2", folder.string(),
+                                missing.begin()->first));
+  }
+  return [places = std::move(places)](const std::string& name, const at::Tensor& into) {
+    const Place& place = places.at(name);
+    into.copy_(place.file->read(place.name));
+  };
 }
 
 }  // namespace co2::train

@@ -6,9 +6,9 @@
 
 namespace co2::train {
 
-/// Gives the model the weights in a folder that export_gpt() or transformers.GPT2LMHeadModel.save_pretrained() wrote:
-/// one file, or several with an index. Any floating-point dtype. Throws DataError that names what is missing, of
-/// another shape, or has no place in this model.
-void import_gpt(Gpt& model, const std::filesystem::path& folder);
+/// The weights in a folder that export_gpt() or transformers.GPT2LMHeadModel.save_pretrained() wrote: one file, or
+/// several with an index. Any floating-point dtype. Each is read when it is asked for; what is missing, of another
+/// shape, or has no place in this model is named by a DataError before.
+FirstValues gpt_weights(const Gpt& model, const std::filesystem::path& folder);
 
 }  // namespace co2::train

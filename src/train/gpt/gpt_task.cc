@@ -38,7 +38,8 @@ class GptTask : public Task {
   GptTask(const TrainConfig& config, const TaskContext& context)
       : config_(config),
         rank_(context.rank),
-        model_(std::make_shared<Gpt>(gpt_config(config), config.seed)),
+        model_(std::make_shared<Gpt>(gpt_config(config))),
+        values_(gpt_values(model_->config(), config.seed)),
         windows_(load_corpus(own(config).corpus, {context.agree, context.rank == 0, context.say, context.cancelled}),
                  own(config).validation_share, model_->config().context),
         validation_(windows_.validation(config.eval_batches, config.batch, context.rank, context.size)) {
@@ -67,12 +68,16 @@ class GptTask : public Task {
     return result;
   }
 
-  void export_model(const std::filesystem::path& folder) override { export_gpt(*model_, folder); }
+  FirstValues first_values() override { return values_; }
 
-  void import_model(const std::filesystem::path& folder) override { import_gpt(*model_, folder); }
+  void export_model(const std::filesystem::path& folder, const ShowParameters& show) override {
+    export_gpt(*model_, show, folder);
+  }
+
+  void import_model(const std::filesystem::path& folder) override { values_ = gpt_weights(*model_, folder); }
 
   std::string sample() override {
-    const int length = own(config_).sample_bytes;
+    const int length = sample_length();
     return length > 0 ? printable(sample_text(*model_, "\n", length, kSampleTemperature, config_.seed)) : "";
   }
 
@@ -84,9 +89,19 @@ class GptTask : public Task {
   void visit(StateVisitor& visitor) override { visit_counter(visitor, "draw", draw_); }
 
  private:
+  /// At ZeRO 3 every byte takes a forward pass that gathers the whole model.
+  int sample_length() const {
+    constexpr std::int64_t kMostGathered = std::int64_t{2} << 30;
+    const int asked = own(config_).sample_bytes;
+    if (config_.sync.zero < 3) return asked;
+    const std::int64_t bytes = parameter_count(model_->config()) * static_cast<std::int64_t>(sizeof(float));
+    return static_cast<int>(std::min<std::int64_t>(asked, kMostGathered / bytes));
+  }
+
   TrainConfig config_;
   int rank_;
   std::shared_ptr<Gpt> model_;
+  FirstValues values_;
   Windows windows_;
   std::vector<Batch> validation_;
   std::size_t passes_ = 0;
@@ -102,13 +117,14 @@ std::unique_ptr<Task> make_gpt_task(const TrainConfig& config, const TaskContext
 
 void export_gpt_weights(const TrainConfig& config, const CheckpointWeights& weights,
                         const std::filesystem::path& folder) {
-  const at::NoGradGuard no_grad;
-  const Gpt model(gpt_config(config), config.seed);
-  for (const auto& parameter : model.named_parameters()) {
-    const at::Tensor& values = parameter.value();
-    values.view({-1}).copy_(weights.read(parameter.key(), values.numel()));
-  }
-  export_gpt(model, folder);
+  const Gpt model(gpt_config(config));
+  const auto show = [&](const ParameterVisitor& visitor) {
+    for (const auto& parameter : model.named_parameters()) {
+      const at::Tensor& like = parameter.value();
+      visitor(parameter.key(), weights.read(parameter.key(), like.numel()).view(like.sizes()));
+    }
+  };
+  export_gpt(model, show, folder);
 }
 
 }  // namespace co2::train
