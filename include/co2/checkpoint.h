@@ -50,7 +50,9 @@ using PassedOver = std::pair<std::filesystem::path, std::string>;
 ///     saver.wait();
 ///
 /// Every worker writes what it has into RUN/checkpoints/step-…; the folder may be one that all share, or one on every
-/// machine. Everything is collective: all workers make a Saver, and call the same at the same step.
+/// machine, and belongs to this Saver alone. (A second model in the same run is something of yours: show it with
+/// `mine`, by its Synchronizer::visit().) Everything is collective: all workers make a Saver, and call the same at the
+/// same step.
 ///
 /// Thread safety: used by the training thread. Writing goes on in a thread of its own.
 class Saver {
@@ -65,8 +67,9 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  /// Copies all that there is, and begins to write it. What is on the wire is added when it has arrived. Waits for the
-  /// save() before. A disk that is full, say, is no reason to end a run: reports() tells, and nothing is published.
+  /// Copies all that there is, and begins to write it: between steps, because gradients are no part of it. What is on
+  /// the wire is added when it has arrived. Waits for the save() before. A disk that is full, say, is no reason to end
+  /// a run: reports() tells, and nothing is published.
   void save(Synchronizer& sync, const Mine& mine = {});
   /// For a Core whose inner optimizer's state `inner` shows.
   void save(Core& core, const Mine& inner, const Mine& mine);

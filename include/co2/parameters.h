@@ -22,13 +22,14 @@ struct Parameter {
 };
 
 /// Frees a tensor's memory and keeps its shape, for a model that is made block after block and is never in memory as a
-/// whole: TrainedModel::first_values says what such a parameter begins with.
+/// whole: TrainedModel::first_values says what such a parameter begins with. Until it has some again, reading or
+/// writing it is like using a pointer to nothing. Throws OptionError for a part of a larger tensor.
 void release_memory(const at::Tensor& parameter);
 
-/// Writes what the parameter of that name begins with into a tensor of its shape.
+/// Writes what the parameter of that name begins with into a tensor of its shape, which has zeros in it.
 using FirstValues = std::function<void(const std::string& name, const at::Tensor& into)>;
 
-/// Looks at a parameter's values, as a tensor of its shape that is gone after the call.
+/// Looks at a parameter's values, as a tensor of its shape that is gone after the call, and must not be changed.
 using ParameterVisitor = std::function<void(const std::string& name, const at::Tensor& values)>;
 
 struct NamedTensor {

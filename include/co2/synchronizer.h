@@ -85,10 +85,11 @@ class Synchronizer {
   void finish();
 
   /// The same, but with ZeRO 3 the parameters stay divided, and come and go in forward as in training: for a model that
-  /// does not fit on one worker. each_parameter() shows it.
+  /// does not fit on one worker. each_parameter() shows it; torch::save() would write parameters without values.
   void finish_sharded();
 
-  /// Shows the live parameters that are trained, whole, one after the other in the order of registration: gathered from
+  /// Shows the live parameters that are trained (frozen ones and buffers are whole everywhere, and a tied one is shown
+  /// once, under its first name), whole, one after the other in the order of registration: gathered from
   /// the workers of an island, which call this together, where they are divided. For writing a model that does not fit
   /// on one worker; what is shown is gone after the visitor's call. After finish() or finish_sharded() it is the same
   /// on all workers. A visitor that throws leaves the others of its island waiting: let it only remember what went

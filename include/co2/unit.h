@@ -40,10 +40,12 @@ class UnitModule : public torch::nn::Module {
   std::shared_ptr<UnitKeeper> keeper_;
 };
 
-/// Frees the memory of all parameters of a module, which has none of its own afterwards until a Synchronizer gives it
-/// some (parameters.h). Call it on every block of a large model as soon as it is made.
+/// Frees the memory of all parameters of a module that are trained, until a Synchronizer gives them some. Call it on
+/// every block of a large model as soon as it is made. What has no memory must not be touched.
 inline void release_memory(const torch::nn::Module& module) {
-  for (const at::Tensor& parameter : module.parameters()) release_memory(parameter);
+  for (const at::Tensor& parameter : module.parameters()) {
+    if (parameter.requires_grad()) release_memory(parameter);
+  }
 }
 
 }  // namespace co2

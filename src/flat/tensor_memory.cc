@@ -1,6 +1,7 @@
 #include "flat/tensor_memory.h"
 
 #include <c10/core/StorageImpl.h>
+#include <co2/error.h>
 #include <co2/parameters.h>
 
 #include <algorithm>
@@ -24,7 +25,10 @@ bool has_memory(const at::Tensor& tensor) {
 }
 
 void release_memory(const at::Tensor& parameter) {
-  if (!parameter.defined() || !parameter.has_storage() || parameter.is_meta()) return;
+  if (!parameter.defined() || !parameter.has_storage() || parameter.is_meta() || !has_memory(parameter)) return;
+  if (parameter.storage().nbytes() != parameter.nbytes()) {
+    throw OptionError("release_memory() of a tensor that is a part of a larger one, which would lose its memory too");
+  }
   exchange_memory(parameter, c10::DataPtr(nullptr, parameter.device()), 0);
 }
 

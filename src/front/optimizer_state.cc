@@ -64,6 +64,25 @@ StateFields fields_of(torch::optim::OptimizerParamState& state) {
   return {};
 }
 
+std::string kind_of(const torch::optim::Optimizer& optimizer) {
+  using namespace torch::optim;
+  std::string kind = typeid(optimizer).name();
+  for (const auto& group : optimizer.param_groups()) {
+    if (!group.has_options()) continue;
+    const OptimizerOptions& options = group.options();
+    if (const auto* adamw = dynamic_cast<const AdamWOptions*>(&options)) {
+      kind += adamw->amsgrad() ? ",amsgrad" : ",";
+    } else if (const auto* adam = dynamic_cast<const AdamOptions*>(&options)) {
+      kind += adam->amsgrad() ? ",amsgrad" : ",";
+    } else if (const auto* rmsprop = dynamic_cast<const RMSpropOptions*>(&options)) {
+      kind += fmt::format(",{}{}", rmsprop->centered() ? "centered" : "", rmsprop->momentum() > 0 ? "momentum" : "");
+    } else if (const auto* sgd = dynamic_cast<const SGDOptions*>(&options)) {
+      kind += sgd->momentum() > 0 ? ",momentum" : ",";
+    }
+  }
+  return kind;
+}
+
 std::int64_t state_bytes(const torch::optim::Optimizer& optimizer) {
   std::int64_t bytes = 0;
   for (const auto& [parameter, state] : optimizer.state()) {
@@ -121,7 +140,7 @@ void visit_inner_state(StateVisitor& visitor, torch::optim::Optimizer& optimizer
   const at::NoGradGuard no_grad;
   fresh_state(optimizer);  // throws if it is not known
   for (const auto& [tensor, group, pieces] : trained) {
-    if (pieces.empty()) continue;  // only padding, which nothing ever moves
+    if (pieces.empty() || tensor.numel() == 0) continue;  // only padding, which nothing ever moves
     const std::string name = "inner/" + stretch_name(pieces.front(), parameters);
     const auto found = optimizer.state().find(tensor.unsafeGetTensorImpl());
     bool has_state = found != optimizer.state().end();

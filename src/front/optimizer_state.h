@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace co2 {
@@ -24,6 +25,9 @@ struct StateFields {
 
 /// No tensors if the state is of another optimizer.
 StateFields fields_of(torch::optim::OptimizerParamState& state);
+
+/// What must be the same for its state to be of use: its class, and the switches that decide what it remembers.
+std::string kind_of(const torch::optim::Optimizer& optimizer);
 
 /// Bytes of an optimizer's state, as far as fields_of() knows it.
 std::int64_t state_bytes(const torch::optim::Optimizer& optimizer);

@@ -16,11 +16,24 @@ namespace {
 
 using StatePtr = std::unique_ptr<torch::optim::OptimizerParamState>;
 
-/// The state of a tensor of the shard, from those of the parameters that it has elements of, which are of one kind.
+/// Whose state a tensor of the shard begins with: all parameters that it has elements of have one of that kind. Padding
+/// that is alone in a tensor takes any, because Adagrad insists on some.
+const torch::optim::OptimizerParamState* pattern_for(const std::vector<Parameter>& parameters,
+                                                     const std::vector<StatePtr>& states,
+                                                     const TrainedTensor& trained) {
+  if (!trained.pieces.empty()) return states[trained.pieces.front().parameter].get();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].group == trained.group && states[i]) return states[i].get();
+  }
+  return nullptr;
+}
+
+/// The state of a tensor of the shard.
 StatePtr cut_state(const std::vector<Parameter>& parameters, const std::vector<StatePtr>& states,
                    const TrainedTensor& trained) {
-  if (trained.pieces.empty() || !states[trained.pieces.front().parameter]) return nullptr;
-  StatePtr cut = states[trained.pieces.front().parameter]->clone();
+  const torch::optim::OptimizerParamState* pattern = pattern_for(parameters, states, trained);
+  if (pattern == nullptr) return nullptr;
+  StatePtr cut = pattern->clone();
   const StateFields into = fields_of(*cut);
   for (std::size_t t = 0; t < into.tensors.size(); ++t) {
     at::Tensor& tensor = *into.tensors[t].tensor;

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <map>
-#include <typeinfo>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -106,7 +105,7 @@ TrainedModel trained_model(torch::nn::Module& model, const torch::optim::Optimiz
   }
   for (const auto& item : model.named_buffers()) result.buffers.push_back({item.key(), item.value()});
   result.units = units_of(model, result.parameters, recipe.island_size > 1);
-  result.description = typeid(optimizer).name();
+  result.description = kind_of(optimizer);
   return result;
 }
 

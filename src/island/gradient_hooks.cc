@@ -75,6 +75,10 @@ void GradientHooks::check_passes() const {
       accumulation_steps_));
 }
 
+bool GradientHooks::any_pass() const {
+  return std::any_of(passes_.begin(), passes_.end(), [](int passes) { return passes > 0; });
+}
+
 void GradientHooks::reset() {
   for (std::size_t i = 0; i < parameters_.size(); ++i) join(i);
   std::fill(passes_.begin(), passes_.end(), 0);

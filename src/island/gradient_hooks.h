@@ -27,6 +27,8 @@ class GradientHooks {
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
   /// Throws OptionError if there were too many passes: what they have added up is of no use.
   void check_passes() const;
+  /// Whether there was a pass since then.
+  bool any_pass() const;
   /// A step is over: passes are counted from 1 again. One that the user has set in the meantime, in place of ours, is
   /// joined by ours from now on.
   void reset();

@@ -36,6 +36,7 @@ class GradientReducer final : public Gradients {
 
   /// Starts what backward has not, waits, and puts the averages into the parameters' gradients.
   bool finish(std::int64_t round, Use use) override;
+  bool under_way() const override { return hooks_->any_pass(); }
   bool averaged() const override { return true; }
   const std::vector<TrainedTensor>& trained() const override { return trained_; }
   /// Buckets, and gradients that still add up outside of them.

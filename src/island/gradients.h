@@ -31,6 +31,8 @@ class Gradients {
 
   /// Whether other workers count on them, in equal shares.
   virtual bool averaged() const = 0;
+  /// Whether backward has run since the last finish(), as far as that is known.
+  virtual bool under_way() const { return false; }
   /// Whether every worker's optimizer changes its shard only.
   virtual bool by_shard() const { return false; }
   /// What the inner optimizer updates.

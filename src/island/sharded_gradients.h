@@ -49,6 +49,7 @@ class ShardedGradients final : public Gradients {
   /// Starts what backward has not, waits, and gives the average of the shard to the optimizer. The parameters have no
   /// gradients any more.
   bool finish(std::int64_t round, Use use) override;
+  bool under_way() const override { return hooks_->any_pass(); }
   bool averaged() const override { return island_.size() > 1; }
   bool by_shard() const override { return true; }
   const std::vector<TrainedTensor>& trained() const override { return trained_.tensors(); }

@@ -10,11 +10,30 @@
 
 namespace co2 {
 
+namespace {
+
+void require_new(bool is_new, const std::string& name) {
+  if (is_new) return;
+  throw OptionError(fmt::format(
+      "two things are to be saved under the name {}, and only one would come back: give each its own", name));
+}
+
+}  // namespace
+
 PartWriter::PartWriter(checkpoint::Part& into, checkpoint::Part memory) : into_(into) {
   for (auto& [name, tensor] : memory.tensors) memory_.emplace(name, std::move(tensor));
 }
 
+void PartWriter::number(const std::string& name, double& value) {
+  require_new(into_.numbers.emplace(name, value).second, name);
+}
+
+void PartWriter::number(const std::string& name, std::int64_t& value) {
+  require_new(into_.integers.emplace(name, value).second, name);
+}
+
 void PartWriter::tensor(const std::string& name, const at::Tensor& value) {
+  require_new(tensors_.insert(name).second, name);
   const at::NoGradGuard no_grad;
   const auto found = memory_.find(name);
   const bool fits = found != memory_.end() && found->second.sizes() == value.sizes() &&

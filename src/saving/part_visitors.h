@@ -11,7 +11,7 @@
 
 namespace co2 {
 
-/// Copies all that it is shown into a part.
+/// Copies all that it is shown into a part. Throws OptionError if it is shown two things of one name.
 class PartWriter final : public StateVisitor {
  public:
   /// `memory`: tensors of an earlier part, which nobody needs any more. What has the same name and shape takes their
@@ -20,12 +20,13 @@ class PartWriter final : public StateVisitor {
 
   bool reads() const override { return false; }
   void tensor(const std::string& name, const at::Tensor& value) override;
-  void number(const std::string& name, double& value) override { into_.numbers[name] = value; }
-  void number(const std::string& name, std::int64_t& value) override { into_.integers[name] = value; }
+  void number(const std::string& name, double& value) override;
+  void number(const std::string& name, std::int64_t& value) override;
 
  private:
   checkpoint::Part& into_;
   std::map<std::string, at::Tensor> memory_;
+  std::set<std::string> tensors_;
 };
 
 /// Puts in place what a part has. Throws DataError for what it has not, or in another form.

@@ -17,6 +17,7 @@
 #include "checkpoint/part.h"
 #include "cluster/group.h"
 #include "saving/file_systems.h"
+#include "saving/folder_claim.h"
 #include "saving/part_visitors.h"
 #include "saving/whole_state.h"
 #include "trace/bytes.h"
@@ -67,7 +68,8 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
   };
 
   Impl(const Cluster& cluster, const std::filesystem::path& run, SaverOptions options)
-      : rank_(cluster.rank()),
+      : claim_(run, cluster.rank()),
+        rank_(cluster.rank()),
         size_(cluster.size()),
         options_(std::move(options)),
         communicator_(cluster.communicator("checkpoints")),
@@ -103,10 +105,6 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
     if (mine) mine(prefixed);
     job->manifest = {.step = run.steps, .workers = size_, .island_size = run.island_size, .zero = run.zero};
     for (const auto& [name, value] : options_.about) job->manifest.about.emplace(name, value);
-    {
-      const std::lock_guard lock(mutex_);
-      state_ = State::kArriving;
-    }
     // What is on the wire may arrive when there is no Saver any more.
     run.snapshot(visitor, [self = weak_from_this(), job](bool complete) {
       job->shown = true;
@@ -114,6 +112,10 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
       const std::shared_ptr<Impl> saver = self.lock();
       if (saver && job->copied) saver->hand_over(job);
     });
+    {
+      const std::lock_guard lock(mutex_);
+      state_ = State::kArriving;
+    }
     job->stalled_seconds = seconds_since(begin);
     job->copied = true;
     if (job->shown) hand_over(job);
@@ -281,8 +283,10 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
 
   /// Whether no worker has a problem with it; if one has, it is passed over.
   bool all_can(const checkpoint::Listed& candidate, const std::string& problem) {
-    if (group_.agree(problem.empty())) return true;
-    passed_over_.emplace_back(candidate.path, problem.empty() ? "another worker can't use it" : problem);
+    const std::vector<std::string> problems = group_.gather(problem);
+    const auto first = std::find_if(problems.begin(), problems.end(), [](const auto& text) { return !text.empty(); });
+    if (first == problems.end()) return true;
+    passed_over_.emplace_back(candidate.path, problem_of(static_cast<int>(first - problems.begin()), *first));
     return false;
   }
 
@@ -370,6 +374,7 @@ class Saver::Impl : public std::enable_shared_from_this<Impl> {
     throw DataError(fmt::format("no checkpoint in {} is good on all workers:{}", store_.folder().string(), reasons));
   }
 
+  const FolderClaim claim_;
   const int rank_;
   const int size_;
   const SaverOptions options_;

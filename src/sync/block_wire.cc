@@ -161,8 +161,10 @@ WireFormat::Sent BlockWire::start(Message& message, const std::vector<Progress>&
                       "the workers' progress is too large to be added up");
     }
     parts.seal(added_up, total);
-    // What was sent is with its owners by now, so that the sums may take its place.
-    return to_all_->all_gather(payload, added_up);
+    // The same to everybody, and all at once: Gloo's broadcasts of one part after the other leave links idle. What was
+    // sent is with its owners by now, and has been added up: its memory is free for the sums.
+    for (int r = 0; r < workers; ++r) part_of(received, *layout, r).copy_(added_up);
+    return to_all_->all_to_all(payload, received);
   };
   const auto check = [=] {
     for (int r = 0; r < workers; ++r) parts.open(part_of(payload, *layout, r), r, rank);

@@ -42,6 +42,7 @@ class Core::Impl {
   void end_step(const std::vector<double>& rates);
   void cancel_step() { step_.reset(); }
   void check_no_step(const char* function) const;
+  void check_between_steps(const char* function) const;
   void finish(bool whole);
   void with_consensus(const std::function<void()>& body);
   void each_parameter(const ParameterVisitor& visitor);
@@ -247,6 +248,16 @@ void Core::Impl::check_no_step(const char* function) const {
   throw OptionError(fmt::format("{}() in the middle of a step: call end_step() first, or cancel_step()", function));
 }
 
+/// Gradients are no part of a state.
+void Core::Impl::check_between_steps(const char* function) const {
+  check_no_step(function);
+  if (!gradients_->under_way()) return;
+  throw OptionError(
+      fmt::format("{}() after a backward pass and before step(), whose gradients would be lost: call it after step() "
+                  "(or skip_step(), discard_gradients())",
+                  function));
+}
+
 bool Core::Impl::begin_step(const std::vector<double>& rates, double samples, Gradients::Use use) {
   check_no_step("begin_step");
   check_samples(samples);
@@ -361,7 +372,7 @@ void Core::Impl::check_fits(StateVisitor& visitor) const {
 }
 
 void Core::Impl::visit(Walk& walk, const std::function<void(StateVisitor&)>& inner) {
-  check_no_step("visit");
+  check_between_steps("visit");
   const at::NoGradGuard no_grad;
   flat_.check_in_place();
   parameters_->settle();
@@ -385,7 +396,7 @@ void Core::Impl::visit(Walk& walk, const std::function<void(StateVisitor&)>& inn
 
 void Core::Impl::adopt(StateVisitor& visitor, const std::function<void(StateVisitor&)>& inner,
                        const std::function<void()>& fill) {
-  check_no_step("adopt");
+  check_between_steps("adopt");
   if (steps_ > 0) throw OptionError("adopt() is for a run that has taken no step: make a new one");
   const at::NoGradGuard no_grad;
   flat_.check_in_place();

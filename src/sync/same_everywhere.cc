@@ -70,7 +70,7 @@ void check_same_everywhere(Communicator& communicator, const FlatParameters& fla
                            const Recipe& recipe) {
   constexpr std::array<std::string_view, 3> kSubjects{
       "another model (number, names, shapes, memory order, dtype or groups of its parameters, or its buffers)",
-      "other options", "another kind of optimizer"};
+      "other options", "another kind of optimizer (its class, or amsgrad, centered, momentum)"};
   const at::Tensor mine = at::tensor(
       {fingerprint(describe(flat, model)), fingerprint(describe(recipe)), fingerprint(model.description)}, at::kLong);
   const at::Tensor all = at::empty({communicator.size() * mine.numel()}, at::kLong);

@@ -234,5 +234,15 @@ TEST(OneByOne, NoMemoryAndNoValuesAreRefused) {
             std::string::npos);
 }
 
+TEST(OneByOne, MemoryThatOthersNeedIsNotReleased) {
+  Net net;
+  net.turned.requires_grad_(false);
+  release_memory(net);
+  EXPECT_GT(net.turned.storage().nbytes(), 0) << "frozen ones keep theirs";
+  EXPECT_EQ(net.first->linear->weight.storage().nbytes(), 0);
+  const at::Tensor large = at::zeros({8});
+  EXPECT_NE(refusal([&] { release_memory(large.narrow(0, 2, 3)); }).find("larger"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace co2

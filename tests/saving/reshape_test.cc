@@ -324,6 +324,46 @@ TEST(Reshape, OtherOptionsThanTheLayoutAreRefused) {
   });
 }
 
+/// Adagrad insists on state of everything that it updates: of padding that is alone in a worker's tensor, and of
+/// parameters without elements.
+TEST(Reshape, AdagradGoesOnInAnyLayout) {
+  const std::vector<std::pair<int, int>> layouts = {{4, 1}, {1, 0}, {3, 3}, {5, 2}, {2, 0}, {4, 3}};  // workers, zero
+  const TestFolder folder;
+  Model alone;  // on one worker, with plain LibTorch
+  torch::optim::Adagrad reference(alone.parameters(), torch::optim::AdagradOptions(0.01));
+  int step = 0;
+  for (const auto& [workers, zero] : layouts) {
+    for (int i = 0; i < 2; ++i) {
+      reference.zero_grad();
+      alone.loss_of(step + i, 0).backward();
+      reference.step();
+    }
+    std::vector<at::Tensor> ends(static_cast<std::size_t>(workers));
+    run_workers(workers, [&, workers = workers, zero = zero](const Cluster& cluster) {
+      Model model;
+      torch::optim::Adagrad optimizer(model.parameters(), torch::optim::AdagradOptions(0.01));
+      Synchronizer sync(cluster, model, optimizer, {.strategy = Strategy::kDdp, .zero = zero});
+      Saver saver(cluster, folder / "run");
+      if (step > 0) {
+        EXPECT_EQ(saver.restore(sync), step);
+      }
+      for (int i = 0; i < 2; ++i) {
+        optimizer.zero_grad();
+        model.loss_of(step + i, 0).backward();  // all have the same batch
+        sync.step();
+      }
+      saver.save(sync);
+      saver.wait();
+      sync.finish();
+      ends[static_cast<std::size_t>(cluster.rank())] = model.everything();
+    });
+    step += 2;
+    for (const at::Tensor& end : ends) {
+      EXPECT_TRUE(at::allclose(end, alone.everything(), 1e-5, 1e-6)) << workers << " workers, zero " << zero;
+    }
+  }
+}
+
 TEST(Reshape, ACoreGoesOnWithItsOwnLayoutOnly) {
   const TestFolder folder;
   train_and_save({2}, {.local_steps = 4}, folder / "run");

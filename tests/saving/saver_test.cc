@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "support/gate.h"
+#include "support/refusal.h"
 #include "support/temporary.h"
 #include "support/unit_model.h"
 #include "support/workers.h"
@@ -24,6 +25,7 @@ namespace co2 {
 namespace {
 
 namespace fs = std::filesystem;
+using test::refusal;
 using test::run_workers;
 using test::TestFolder;
 using test::unit_batch;
@@ -164,7 +166,10 @@ TEST(Saver, ADamagedOneIsPassedOverByAll) {
     EXPECT_TRUE(again.models[0].equal(whole.models[0]));
     ASSERT_EQ(again.passed_over[0].size(), 2U);
     ASSERT_EQ(again.passed_over[1].size(), 2U);
-    EXPECT_NE(again.passed_over[1][0].second.find("worker-00001.safetensors"), std::string::npos);
+    for (const auto& passed_over : again.passed_over) {  // the reason, also where another worker has it
+      EXPECT_NE(passed_over[0].second.find("worker-00001.safetensors"), std::string::npos) << passed_over[0].second;
+      EXPECT_NE(passed_over[1].second.find("worker-00000.safetensors"), std::string::npos) << passed_over[1].second;
+    }
   }
 }
 
@@ -219,6 +224,59 @@ TEST(Saver, AProgramThatRemembersMoreIsAnotherOne) {
   EXPECT_NO_THROW(run(true, 2));
   EXPECT_THROW(run(true, 1), DataError);
   EXPECT_THROW(run(true, 3), DataError);
+}
+
+/// What would be lost or mixed up in silence.
+TEST(Saver, IsForOneFolderNamesOfTheirOwnAndTheTimeBetweenSteps) {
+  const TestFolder folder;
+  run_workers(2, [&](const Cluster& cluster) {
+    UnitModel model(3);
+    torch::optim::SGD optimizer(model.parameters(), 0.01);
+    Synchronizer sync(cluster, model, optimizer, {.strategy = Strategy::kDdp, .accumulation_steps = 2});
+    {
+      Saver saver(cluster, folder / "run");
+      EXPECT_NE(refusal([&] { Saver(cluster, folder / "elsewhere/../run"); }).find("another Saver"), std::string::npos);
+      const auto pass = [&] { model.loss(unit_batch(0, 0, cluster.rank())).backward(); };
+      pass();
+      EXPECT_NE(refusal([&] { saver.save(sync); }).find("gradients"), std::string::npos);
+      pass();
+      sync.step();
+      double number = 1;
+      const auto twice = [&](StateVisitor& visitor) {
+        visitor.number("position", number);
+        visitor.number("position", number);
+      };
+      EXPECT_NE(refusal([&] { saver.save(sync, twice); }).find("mine/position"), std::string::npos);
+      saver.save(sync);
+      saver.wait();
+      EXPECT_EQ(saver.reports().back().problem, "");
+    }
+    Saver again(cluster, folder / "run");  // the first is gone
+    EXPECT_EQ(again.restore(sync), 1);
+  });
+}
+
+/// Which tensors an optimizer remembers is part of what must fit.
+TEST(Saver, AnOptimizerThatRemembersOtherThingsIsRefused) {
+  using Options = torch::optim::AdamOptions;
+  const TestFolder folder;
+  const auto run = [&](bool restore, bool amsgrad) {
+    run_workers(1, [&](const Cluster& cluster) {
+      UnitModel model(3);
+      torch::optim::Adam optimizer(model.parameters(), Options(0.01).amsgrad(amsgrad));
+      Synchronizer sync(cluster, model, optimizer);
+      Saver saver(cluster, folder / "run");
+      if (restore) saver.restore(sync);
+      model.loss(unit_batch(0, 0, 0)).backward();
+      sync.step();
+      if (!restore) saver.save(sync);
+    });
+  };
+  for (const bool amsgrad : {false, true}) {
+    run(false, amsgrad);
+    EXPECT_NO_THROW(run(true, amsgrad));
+    EXPECT_THROW(run(true, !amsgrad), DataError);
+  }
 }
 
 /// A folder that vanishes, and comes back: training goes on, and so do checkpoints.
