@@ -77,19 +77,9 @@ void check_bool(const at::Tensor& tensor, const std::string& name, const std::fi
                               path.string(), name));
 }
 
-}  // namespace
-
-FileEntry write_safetensors(const std::filesystem::path& path, const Safetensors& contents) {
-  const auto order = in_data_order(header_for(contents, path));
-  return write_safetensors(path, contents, [&](const PutTensor& put) {
-    for (const auto index : order) put(contents.tensors[index].first, contents.tensors[index].second);
-  });
-}
-
-FileEntry write_safetensors(const std::filesystem::path& path, const Safetensors& outline,
-                            const std::function<void(const PutTensor& put)>& show) {
-  const SafetensorsHeader header = header_for(outline, path);
-  const auto order = in_data_order(header);
+/// Writes the tensors that `show` gives in this order, after their header.
+FileEntry write_in_order(const std::filesystem::path& path, const SafetensorsHeader& header,
+                         const std::vector<std::size_t>& order, const std::function<void(const PutTensor& put)>& show) {
   const auto start = header_bytes(header, path.string());
 
   FileEntry entry{.name = path.filename().string(), .bytes = 0, .checksum = {}};
@@ -117,6 +107,22 @@ FileEntry write_safetensors(const std::filesystem::path& path, const Safetensors
   });
   entry.checksum = sum.digits();
   return entry;
+}
+
+}  // namespace
+
+FileEntry write_safetensors(const std::filesystem::path& path, const Safetensors& contents) {
+  const SafetensorsHeader header = header_for(contents, path);
+  const auto order = in_data_order(header);
+  return write_in_order(path, header, order, [&](const PutTensor& put) {
+    for (const auto index : order) put(contents.tensors[index].first, contents.tensors[index].second);
+  });
+}
+
+FileEntry write_safetensors(const std::filesystem::path& path, const Safetensors& outline,
+                            const std::function<void(const PutTensor& put)>& show) {
+  const SafetensorsHeader header = header_for(outline, path);
+  return write_in_order(path, header, in_data_order(header), show);
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path, std::optional<FileEntry> entry)

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/best_fit.h"
+
 namespace co2 {
 
 namespace {
@@ -32,25 +34,15 @@ void release_memory(const at::Tensor& parameter) {
   exchange_memory(parameter, c10::DataPtr(nullptr, parameter.device()), 0);
 }
 
-/// The smallest that fits. If there is none, one that does not is given up, so that there are never more of them than
-/// were used at once.
 void TensorMemory::give(const at::Tensor& tensor, std::int64_t bytes) {
-  std::sort(idle_.begin(), idle_.end(), [](const Block& a, const Block& b) { return a.bytes < b.bytes; });
-  auto fits = std::find_if(idle_.begin(), idle_.end(), [&](const Block& block) { return block.bytes >= bytes; });
-  Block block;
-  if (fits != idle_.end()) {
-    block = std::move(*fits);
-    idle_.erase(fits);
-  } else {
-    if (!idle_.empty()) {
-      bytes_ -= idle_.back().bytes;
-      idle_.pop_back();
-    }
-    block = {c10::GetAllocator(device_.type())->allocate(static_cast<std::size_t>(bytes)), bytes};
+  auto block = take_best_fit(
+      idle_, bytes, [](const Block& one) { return one.bytes; }, [this](const Block& one) { bytes_ -= one.bytes; });
+  if (!block) {
+    block = Block{c10::GetAllocator(device_.type())->allocate(static_cast<std::size_t>(bytes)), bytes};
     bytes_ += bytes;
   }
-  used_.emplace_back(block.data.get(), block.bytes);
-  exchange_memory(tensor, std::move(block.data), bytes);
+  used_.emplace_back(block->data.get(), block->bytes);
+  exchange_memory(tensor, std::move(block->data), bytes);
 }
 
 void TensorMemory::take_back(const at::Tensor& tensor) {

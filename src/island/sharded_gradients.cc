@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/best_fit.h"
 #include "comm/transfer.h"
 #include "flat/shaped_like.h"
 
@@ -122,20 +123,11 @@ void ShardedGradients::set_ready(Slot& slot) {
   if (!std::exchange(slot.ready, true)) ++units_[slot.unit].ready;
 }
 
-/// The smallest that fits. If there is none, one that does not is given up, so that there are never more of them than
-/// units at once.
 at::Tensor ShardedGradients::take_memory(std::int64_t elements) {
-  std::sort(idle_.begin(), idle_.end(), [](const auto& a, const auto& b) { return a.numel() < b.numel(); });
-  auto fits = std::find_if(idle_.begin(), idle_.end(), [&](const auto& memory) { return memory.numel() >= elements; });
-  if (fits != idle_.end()) {
-    at::Tensor memory = std::move(*fits);
-    idle_.erase(fits);
-    return memory;
-  }
-  if (!idle_.empty()) {
-    bytes_.remove(bytes_of(idle_.back()));
-    idle_.pop_back();
-  }
+  auto kept = take_best_fit(
+      idle_, elements, [](const at::Tensor& memory) { return memory.numel(); },
+      [this](const at::Tensor& memory) { bytes_.remove(bytes_of(memory)); });
+  if (kept) return *std::move(kept);
   at::Tensor memory = at::empty({elements}, averages_.options());
   bytes_.add(bytes_of(memory));
   return memory;

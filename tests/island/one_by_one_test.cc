@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "support/refusal.h"
+#include "support/unit_model.h"
 #include "support/workers.h"
 
 namespace co2 {
@@ -23,20 +24,12 @@ namespace {
 using test::refusal;
 using test::run_workers;
 
-struct Layer : UnitModule {
-  Layer(int in, int out) : linear(register_module("linear", torch::nn::Linear(in, out))) {}
-  at::Tensor forward(const at::Tensor& x) {
-    return as_unit([&] { return torch::tanh(linear(x)); });
-  }
-  torch::nn::Linear linear;
-};
-
 /// Units around what belongs to none, odd sizes, one element, none, and another memory order.
 struct Net : torch::nn::Module {
   Net() {
-    first = register_module("first", std::make_shared<Layer>(13, 37));
+    first = register_module("first", std::make_shared<test::TanhUnit>(13, 37));
     turned = register_parameter("turned", torch::empty({37, 11}).t());
-    second = register_module("second", std::make_shared<Layer>(11, 23));
+    second = register_module("second", std::make_shared<test::TanhUnit>(11, 23));
     scale = register_parameter("scale", torch::empty({1}));
     nothing = register_parameter("nothing", torch::empty({0}));
   }
@@ -44,7 +37,7 @@ struct Net : torch::nn::Module {
     const at::Tensor input = x.to(scale.scalar_type());
     return (second->forward(first->forward(input).matmul(turned.t())) * scale).to(at::kFloat);
   }
-  std::shared_ptr<Layer> first, second;
+  std::shared_ptr<test::TanhUnit> first, second;
   at::Tensor turned, scale, nothing;
 };
 

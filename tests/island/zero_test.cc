@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "support/unit_model.h"
 #include "support/workers.h"
 
 namespace co2 {
@@ -22,19 +23,11 @@ namespace {
 
 using test::run_workers;
 
-struct Layer : UnitModule {
-  Layer(int in, int out) : linear(register_module("linear", torch::nn::Linear(in, out))) {}
-  at::Tensor forward(const at::Tensor& x) {
-    return as_unit([&] { return torch::tanh(linear(x)); });
-  }
-  torch::nn::Linear linear;
-};
-
 /// Odd sizes, a parameter of one element, one of none, and a frozen one.
 struct Net : torch::nn::Module {
   Net() {
-    first = register_module("first", std::make_shared<Layer>(13, 37));
-    second = register_module("second", std::make_shared<Layer>(37, 37));
+    first = register_module("first", std::make_shared<test::TanhUnit>(13, 37));
+    second = register_module("second", std::make_shared<test::TanhUnit>(37, 37));
     last = register_module("last", torch::nn::Linear(37, 5));
     scale = register_parameter("scale", torch::ones({1}));
     nothing = register_parameter("nothing", torch::zeros({0}));
@@ -50,8 +43,8 @@ struct Net : torch::nn::Module {
     const at::Tensor input = x.to(scale.scalar_type());
     return torch::mse_loss((last(second->forward(first->forward(input))) * scale).to(at::kFloat) + frozen.sum(), y);
   }
-  std::shared_ptr<Layer> first;
-  std::shared_ptr<Layer> second;
+  std::shared_ptr<test::TanhUnit> first;
+  std::shared_ptr<test::TanhUnit> second;
   torch::nn::Linear last{nullptr};
   at::Tensor scale;
   at::Tensor nothing;

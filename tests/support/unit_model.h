@@ -12,6 +12,15 @@
 
 namespace co2::test {
 
+/// A layer of any size as a unit.
+struct TanhUnit : UnitModule {
+  TanhUnit(int in, int out) : linear(register_module("linear", torch::nn::Linear(in, out))) {}
+  at::Tensor forward(const at::Tensor& x) {
+    return as_unit([&] { return torch::tanh(linear(x)); });
+  }
+  torch::nn::Linear linear;
+};
+
 /// A unit that can be left out, whole or by half.
 struct ResidualUnit : UnitModule {
   static constexpr int kWidth = 7;
