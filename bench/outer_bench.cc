@@ -59,13 +59,13 @@ ApplyNorms run_apply(ApplyFunction function, const Arrays& a, Restart restart) {
 
 /// The rule as docs/algorithm.md states it, one tensor per symbol: what a first implementation looks like.
 ApplyNorms apply_as_written(const Wired& sum, const at::Tensor& momentum, const at::Tensor& consensus,
-                            const at::Tensor& sent, const at::Tensor& live, const Move& move, bool /*want_norm*/) {
+                            const outer::Wired& sent, const at::Tensor& live, const Move& move, bool /*want_norm*/) {
   const at::Tensor g = sum.data * move.progress_scale;
   const at::Tensor m = momentum * move.momentum + g;
   const at::Tensor moved = m * move.rate;
   momentum.copy_(m);
   consensus.sub_(moved);
-  live.add_(sent).sub_(moved);
+  live.add_(sent.data).sub_(moved);
   return {};
 }
 
@@ -98,10 +98,9 @@ void check_agreement(std::int64_t elements) {
     for (const Wire wire : kBlockWires) {
       const at::Tensor blocks = blocks_of(wire, elements);
       const at::Tensor expected = blocks_of(wire, elements);
-      outer::encode(fused.consensus, fused.live, 3, wire, blocks, fused.sent);
-      with_operators::encode(fused.consensus, fused.live, 3, wire, expected, chain.sent);
-      TORCH_CHECK(at::equal(blocks, expected) && at::equal(fused.sent, chain.sent),
-                  "the fused encode and the chain of operators disagree");
+      outer::encode(fused.consensus, fused.live, 3, wire, blocks);
+      with_operators::encode(fused.consensus, fused.live, 3, wire, expected);
+      TORCH_CHECK(at::equal(blocks, expected), "the fused encode and the chain of operators disagree");
     }
     const double norm = outer::squared_norm(fused.sum);
     TORCH_CHECK(std::abs(norm - with_operators::squared_norm(fused.sum)) <= 1e-5 * norm, "the norms disagree");
@@ -142,12 +141,15 @@ void add_benchmarks(const Arrays& a, const at::Tensor& from, const at::Tensor& t
     const at::Tensor blocks = blocks_of(wire, a.sum.numel());
     // The sum of an apply lies apart from what a launch writes: blocks of zeros would be read just as fast.
     const at::Tensor sum = blocks.clone();
-    outer::encode(a.consensus, a.live, 1, wire, sum, {});
+    outer::encode(a.consensus, a.live, 1, wire, sum);
+    const outer::Wired arrived(sum, wire, a.sum.numel());
+    const outer::Wired sent(sum.clone(), wire, a.sum.numel(), 1.7);
     const double coded = static_cast<double>(blocks.nbytes());
-    add("apply_keep/" + form, 7 * array + coded, [=] {
-      outer::apply({sum, wire, a.sum.numel()}, a.momentum, a.consensus, a.sent, a.live, move_of(Restart::kKeep), false);
-    });
-    add("launch/" + form, 3 * array + coded, [=] { outer::encode(a.consensus, a.live, 1, wire, blocks, a.sent); });
+    add("apply_keep/" + form, 6 * array + 2 * coded,
+        [=] { outer::apply(arrived, a.momentum, a.consensus, sent, a.live, move_of(Restart::kKeep), false); });
+    add("apply_keep/no_momentum/" + form, 4 * array + 2 * coded,
+        [=] { outer::apply(arrived, {}, a.consensus, sent, a.live, no_momentum, false); });
+    add("launch/" + form, 2 * array + coded, [=] { outer::encode(a.consensus, a.live, 1, wire, blocks); });
     const std::vector<at::Tensor> parts = {sum, sum.clone(), sum.clone(), sum.clone()};
     add("add_up/" + form, 2 * array + (kParts + 1) * coded, [=] { outer::add_up(parts, wire, 4, a.sum, blocks); });
   }

@@ -61,7 +61,7 @@ struct Options {
   /// tau: steps between two exchanges of a fragment, 1..1000000, or kAuto. (`ddp` exchanges in every step.)
   int local_steps = kAuto;
   int max_local_steps = 256;              ///< the highest tau that kAuto may choose, 1..1000000
-  double exchange_share = 0.02;           ///< kAuto: share of the time that exchanges may take from training, > 0..1
+  double exchange_share = 0.05;           ///< kAuto: share of the time that exchanges may take from training, > 0..1
   std::optional<int> fragments = {};      ///< P: parts of the model that are exchanged in turn, 1..local_steps
   std::optional<int> delay = {};          ///< delta: steps from a launch to its apply, 0 (blocking)..local_steps
   std::optional<double> outer_rate = {};  ///< alpha: size of the outer step, > 0..10

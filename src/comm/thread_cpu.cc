@@ -1,5 +1,7 @@
 #include "comm/thread_cpu.h"
 
+#include <time.h>
+
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -20,6 +22,12 @@ double cpu_seconds_of_threads(std::string_view part) {
     total += nanoseconds * 1e-9;
   }
   return total;
+}
+
+double cpu_seconds_of_this_thread() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 }  // namespace co2

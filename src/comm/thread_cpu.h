@@ -8,4 +8,7 @@ namespace co2 {
 /// tell (no /proc).
 double cpu_seconds_of_threads(std::string_view part);
 
+/// Processor time used so far by the calling thread.
+double cpu_seconds_of_this_thread();
+
 }  // namespace co2

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cluster/environment.h"
+#include "cluster/group.h"
 #include "doctor/interface.h"
 #include "doctor/machine.h"
 #include "doctor/network_meter.h"
@@ -18,7 +19,6 @@
 #include "island/memory_plan.h"
 #include "options/recipe.h"
 #include "outer/wire_dtype.h"
-#include "cluster/group.h"
 #include "train/option.h"
 #include "train/task_type.h"
 
@@ -159,16 +159,16 @@ class Doctor {
 
   void conclude(Measurements m) {
     const Recipe& recipe = report_.recipe;
-    int fragments = recipe.fragments;
+    Plan plan{recipe.local_steps, recipe.fragments, recipe.wire};
     if (cluster_.size() > 1) {
       m.recommendation = recommend(m.situation, recipe);
       m.recommendation_text = in_words(*m.recommendation, m.situation, recipe);
       m.expectations = expect(m.situation, m.recommendation->plan.local_steps);
-      fragments = m.recommendation->plan.fragments;
+      plan = m.recommendation->plan;
     }
     double peak = 0;
     for (const WorkerFacts& worker : report_.workers) peak = std::max(peak, worker.peak_bytes);
-    m.memory = memory_need(report_.parameters, fragments, peak);
+    m.memory = memory_need(report_.parameters, plan, cluster_.size(), peak);
     const auto& workers = report_.workers;
     report_.checks = {check_threads(workers),
                       check_cores(workers),

@@ -6,6 +6,7 @@
 
 #include "lab/rate.h"
 #include "options/recipe.h"
+#include "options/wires.h"
 #include "outer/wire_dtype.h"
 
 namespace co2::doctor {
@@ -91,10 +92,16 @@ std::vector<Expectation> expect(const Situation& s, int local_steps) {
   return result;
 }
 
-MemoryNeed memory_need(std::int64_t parameters, int fragments, double peak_bytes) {
+MemoryNeed memory_need(std::int64_t parameters, const Plan& plan, int workers, double peak_bytes) {
   const double copy = kBytes * static_cast<double>(parameters);
   const double measured_state = (kLasting + kInFlight) * copy;
-  return {(kLasting + kInFlight / std::max(fragments, 1)) * copy, std::max(peak_bytes - measured_state, 0.0)};
+  double lasting = kLasting;
+  double in_flight = kInFlight;
+  if (workers > 1 && in_blocks(plan.wire)) {  // what rounding leaves behind; sent, to add up, the sum, and all sums
+    lasting += 1;
+    in_flight = (3 + 1.0 / workers) * wire_element_bytes(plan.wire, at::kFloat) / kBytes;
+  }
+  return {(lasting + in_flight / std::max(plan.fragments, 1)) * copy, std::max(peak_bytes - measured_state, 0.0)};
 }
 
 double least_memory(std::int64_t parameters) { return kLasting * kBytes * static_cast<double>(parameters); }

@@ -49,13 +49,14 @@ std::vector<Expectation> expect(const Situation& situation, int local_steps);
 
 /// What a worker holds, in bytes.
 struct MemoryNeed {
-  double state = 0;  ///< parameters, gradients, Adam's two moments, consensus, momentum, and what is in flight
-  double rest = 0;   ///< activations, the data, LibTorch itself
+  /// Parameters, gradients, Adam's two moments, consensus, momentum, what rounding left behind, and what is in flight.
+  double state = 0;
+  double rest = 0;  ///< activations, the data, LibTorch itself
   double total() const { return state + rest; }
 };
 
-/// From the peak of a process that had the whole model in flight at once, for a run with so many fragments.
-MemoryNeed memory_need(std::int64_t parameters, int fragments, double peak_bytes);
+/// From the peak of a process that had the whole model in flight at once, in float32, for a run with such a plan.
+MemoryNeed memory_need(std::int64_t parameters, const Plan& plan, int workers, double peak_bytes);
 
 /// The least that a worker with such a model holds, before anything was measured.
 double least_memory(std::int64_t parameters);

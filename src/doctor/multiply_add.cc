@@ -1,9 +1,10 @@
 #include "doctor/multiply_add.h"
 
 #include <cstdint>
-#include <ctime>
 #include <thread>
 #include <vector>
+
+#include "comm/thread_cpu.h"
 
 namespace co2::doctor {
 
@@ -54,22 +55,16 @@ Loop widest() {
   return {baseline, 4};
 }
 
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 double on_one_thread(const Loop& loop) {
   constexpr double kLong = 0.005;  // seconds
   volatile float keep = 1;
-  const double begin = thread_seconds();
+  const double begin = cpu_seconds_of_this_thread();
   double seconds = 0;
   std::int64_t blocks = 0;
   while (seconds < kLong) {
     keep = loop.body(keep);
     ++blocks;
-    seconds = thread_seconds() - begin;
+    seconds = cpu_seconds_of_this_thread() - begin;
   }
   return 2.0 * loop.width * kChains * static_cast<double>(kBlock * blocks) / seconds;
 }

@@ -65,8 +65,11 @@ std::int64_t exchanges_in_flight(const Recipe& recipe) {
 
 Wire wire_between(const Recipe& recipe, int islands) { return islands == 1 ? Wire::kPlain : recipe.wire; }
 
-/// Of an element, to remember what it was sent as.
-double sent_bytes(const Recipe& recipe) { return recipe.restart == Restart::kKeep ? kElementBytes : 0; }
+/// Of an element, to remember what it was sent as: blocks are kept as they went out.
+double sent_bytes(const Recipe& recipe, Wire wire) {
+  if (recipe.restart != Restart::kKeep) return 0;
+  return in_blocks(wire) ? wire_element_bytes(wire, at::kFloat) : kElementBytes;
+}
 
 std::int64_t plan_parameters(const ModelShape& shape, const Recipe& recipe, const Units& units) {
   const std::int64_t all = shape.elements();
@@ -113,10 +116,10 @@ MemoryUse plan_memory(const ModelShape& shape, const Recipe& recipe, int state_c
     double wire_bytes = wire_element_bytes(wire, at::kFloat);
     if (in_blocks(wire)) {
       use.outer_state += kElementBytes * shard;  // what rounding the sums has left behind
-      wire_bytes *= 2 + 1.0 / islands;           // what is sent, what comes to be added up, and the sum
+      wire_bytes *= 2 + 1.0 / islands;           // what comes to be added up, the sum, and everybody's sums
     }
     const std::int64_t elements = exchanges_in_flight(recipe) * shard / recipe.fragments;
-    use.communication = std::llround((wire_bytes + sent_bytes(recipe)) * static_cast<double>(elements));
+    use.communication = std::llround((wire_bytes + sent_bytes(recipe, wire)) * static_cast<double>(elements));
   }
   if (recipe.zero > 0) {
     std::vector<std::int64_t> travelling = units.stay;
@@ -135,7 +138,7 @@ std::int64_t plan_checkpoint(const ModelShape& shape, const Recipe& recipe, int 
     const bool launches_first = recipe.restart == Restart::kPaper;
     const std::int64_t in_flight = exchanges_in_flight(recipe) - (launches_first ? 1 : 0);
     const Wire wire = wire_between(recipe, workers / recipe.island_size);
-    const double element = wire_element_bytes(wire, at::kFloat) + sent_bytes(recipe);
+    const double element = wire_element_bytes(wire, at::kFloat) + sent_bytes(recipe, wire);
     bytes += std::llround(element * static_cast<double>(in_flight * shard / recipe.fragments));
   }
   return bytes;

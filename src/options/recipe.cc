@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kFirstLocalSteps = 12;  // where automatic choice stands before it has measured anything
 constexpr double kBurst = 4;          // times the usual progress: above what batches and optimizers do by themselves
-constexpr int kFragments = 4;         // more of them gave no better loss, and more work per round (docs/performance.md)
+constexpr int kFragments = 4;         // more of them did not learn better (docs/choosing-local-steps.md)
 
 /// The family of docs/algorithm.md as values of one mechanism.
 Recipe defaults(Strategy strategy, int local_steps) {

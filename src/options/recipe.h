@@ -14,7 +14,7 @@ struct Recipe {
   bool adaptive = false;
   bool fixed_fragments = false;  ///< the user's number, which adapting leaves alone
   int max_local_steps = 256;
-  double exchange_share = 0.02;
+  double exchange_share = 0.05;
   int fragments = 1;
   std::optional<int> delay = {};  ///< empty: until the next fragment is launched, so that one is always on the wire
   double outer_rate = 1;

@@ -14,21 +14,22 @@ int bits_of(Wire wire) { return wire == Wire::kInt8 ? 8 : wire == Wire::kInt4 ? 
 
 at::Tensor scalar_like(double value, const at::Tensor& like) { return at::full({1}, value, like.options()); }
 
-/// The values of all elements of the blocks, one row per block.
-at::Tensor rows_of(const at::Tensor& blocks, Wire wire) {
+/// The values of all elements of the blocks, divided by `weight`, one row per block.
+at::Tensor rows_of(const at::Tensor& blocks, Wire wire, at::ScalarType dtype = at::kFloat, double weight = 1) {
   const std::int64_t bits = bits_of(wire);
   const std::int64_t bytes = block_bytes(wire);
   const std::int64_t count = blocks.numel() / bytes;
   const at::Tensor rows = blocks.view({count, bytes});
   // A clone, because what begins at an odd byte can't be seen as a wider type.
-  const at::Tensor scale = rows.narrow(1, 0, 2).clone(at::MemoryFormat::Contiguous).view(at::kBFloat16).to(at::kFloat);
+  at::Tensor scale = rows.narrow(1, 0, 2).clone(at::MemoryFormat::Contiguous).view(at::kBFloat16).to(dtype);
+  if (weight != 1) scale = scale.div(scalar_like(weight, scale));
   const at::Tensor groups = rows.narrow(1, 2, bytes - 2).reshape({count, 4, 2 * bits});
   std::vector<at::Tensor> parts;
   for (std::int64_t shift = 0; shift < 8; shift += bits) {
     parts.push_back(at::bitwise_and(at::bitwise_right_shift(groups, shift), (1 << bits) - 1));
   }
-  at::Tensor codes = at::stack(parts, 2).view({count, kBlock}).to(at::kFloat);
-  codes.sub_(codes.ge(1 << (bits - 1)).to(at::kFloat), 1 << bits);  // two's complement
+  at::Tensor codes = at::stack(parts, 2).view({count, kBlock}).to(dtype);
+  codes.sub_(codes.ge(1 << (bits - 1)).to(dtype), 1 << bits);  // two's complement
   return codes.mul_(scale);
 }
 
@@ -72,13 +73,13 @@ at::Tensor padded_rows(const at::Tensor& values, std::int64_t count) {
 at::Tensor decode(const Wired& values, at::ScalarType dtype) {
   if (!in_blocks(values.wire)) return values.data;
   const at::NoGradGuard no_grad;
-  return rows_of(values.data, values.wire).view({-1}).narrow(0, 0, values.numel).to(dtype);
+  const auto wide = dtype == at::kDouble ? at::kDouble : at::kFloat;
+  return rows_of(values.data, values.wire, wide, values.weight).view({-1}).narrow(0, 0, values.numel).to(dtype);
 }
 
 namespace with_operators {
 
-double encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire, const at::Tensor& blocks,
-              const at::Tensor& sent) {
+double encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire, const at::Tensor& blocks) {
   const at::NoGradGuard no_grad;
   const std::int64_t numel = consensus.numel();
   const at::Tensor values = at::sub(consensus, live).mul_(weight).to(at::kFloat);
@@ -87,7 +88,6 @@ double encode(const at::Tensor& consensus, const at::Tensor& live, double weight
   at::Tensor scale = coded.scale.to(dtype);
   scale = scale.div(scalar_like(weight, scale));
   const at::Tensor seen = coded.codes.to(dtype).mul_(scale);
-  if (sent.defined()) sent.copy_(seen.view({-1}).narrow(0, 0, numel));
   const at::Tensor norm_of = seen.masked_fill(coded.fits.logical_not(), std::numeric_limits<double>::quiet_NaN());
   return squared_norm(norm_of.view({-1}));
 }

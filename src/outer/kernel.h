@@ -3,6 +3,7 @@
 #include <co2/options.h>
 
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "outer/blocks.h"
@@ -19,6 +20,10 @@ namespace co2::outer {
 /// The upper half of a float32, bit by bit.
 enum class Bfloat16 : std::uint16_t {};
 
+/// What a worker keeps of what it has sent: the blocks, or else numbers.
+template <class Wire>
+using Sent = std::conditional_t<(kBitsOf<Wire> > 0), Wire, float>;
+
 /// One apply: the arrays, and outer_pass.h's Move in the precision of the arrays. `Wire` is float, Bfloat16 or a Block;
 /// the first element of the arrays is then the first one of a block.
 template <class Wire>
@@ -26,7 +31,8 @@ struct ApplyJob {
   const Wire* sum;
   float* momentum;  ///< not touched if the variant has none
   float* consensus;
-  const float* sent;  ///< only read by Restart::kKeep
+  const Sent<Wire>* sent;  ///< only read by Restart::kKeep
+  float sent_weight;       ///< of blocks: each scale is divided by it
   float* live;
   float progress_scale;
   float momentum_factor;
@@ -63,8 +69,9 @@ struct ApplyNorms {
 /// The loops that touch what goes over the network.
 template <class Wire>
 struct WireKernel {
-  /// Returns the squared norm of the progress that is sent. `sent` may be null. `stream` writes past the caches, which
-  /// pays when the arrays are larger than them. Blocks: NaN if one had to be left empty (docs/wire.md).
+  /// Returns the squared norm of the progress that is sent. `sent` may be null, and for blocks it is. `stream` writes
+  /// past the caches, which pays when the arrays are larger than them. Blocks: NaN if one had to be left empty
+  /// (docs/wire.md).
   double (*launch)(const float* consensus, const float* live, float weight, Wire* wire, float* sent, std::int64_t size,
                    bool stream);
   /// Elements [begin, end) of the job; `begin` is the first of a block.

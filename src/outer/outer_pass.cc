@@ -43,6 +43,13 @@ void check(const Wired& values, const char* name, const at::Tensor& like) {
   check_blocks(values.data, name, values.wire, blocks_for(values.numel), like.device());
 }
 
+/// What a worker has kept of what it has sent: blocks, or numbers as precise as its parameters.
+void check_sent(const Wired& sent, const at::Tensor& like) {
+  if (!in_blocks(sent.wire)) return check(sent.data, "sent", like);
+  check(sent, "sent", like);
+  TORCH_CHECK(sent.weight > 0, "outer pass: sent has a weight of ", sent.weight, ", which must be positive");
+}
+
 bool can_fuse(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.scalar_type() == at::kFloat; }
 
 /// Calls body(pointer) with a float*, a Bfloat16* or a Block*.
@@ -66,10 +73,9 @@ float narrow(double value, const char* name) {
   return result;
 }
 
-/// Whether nothing of it would ever be read.
-bool may_go_without_momentum(const Move& move) { return move.momentum == 0 && move.clip == 0 && !move.nesterov; }
-
 }  // namespace
+
+bool may_go_without_momentum(const Move& move) { return move.momentum == 0 && move.clip == 0 && !move.nesterov; }
 
 double launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
               const at::Tensor& sent) {
@@ -85,18 +91,15 @@ double launch(const at::Tensor& consensus, const at::Tensor& live, double weight
   });
 }
 
-double encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire, const at::Tensor& blocks,
-              const at::Tensor& sent) {
+double encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire, const at::Tensor& blocks) {
   check(consensus, "consensus", consensus);
   check(live, "live", consensus);
   check_blocks(blocks, "blocks", wire, blocks_for(consensus.numel()), consensus.device());
-  if (sent.defined()) check(sent, "sent", consensus);
   TORCH_CHECK(weight > 0, "outer pass: weight = ", weight, " must be positive");
-  if (!can_fuse(consensus)) return with_operators::encode(consensus, live, weight, wire, blocks, sent);
+  if (!can_fuse(consensus)) return with_operators::encode(consensus, live, weight, wire, blocks);
   return with_wire({blocks, wire, consensus.numel()}, [&](auto* data) {
     return fused::launch(fused::best_kernel(), consensus.const_data_ptr<float>(), live.const_data_ptr<float>(),
-                         narrow(weight, "weight"), data, sent.defined() ? sent.mutable_data_ptr<float>() : nullptr,
-                         consensus.numel());
+                         narrow(weight, "weight"), data, nullptr, consensus.numel());
   });
 }
 
@@ -135,14 +138,18 @@ std::int64_t add_up(const std::vector<at::Tensor>& parts, Wire wire, double tota
   });
 }
 
-ApplyNorms apply(const Wired& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
+ApplyNorms apply(const Wired& sum, const at::Tensor& momentum, const at::Tensor& consensus, const Wired& sent,
                  const at::Tensor& live, const Move& move, bool want_norm) {
   const bool keep = move.restart == Restart::kKeep;
   check(consensus, "consensus", consensus);
   check(sum, "sum", consensus);
   if (momentum.defined() || !may_go_without_momentum(move)) check(momentum, "momentum", consensus);
   check(live, "live", consensus);
-  if (keep) check(sent, "sent", consensus);
+  if (keep) {
+    TORCH_CHECK(in_blocks(sum.wire) ? sent.wire == sum.wire : !in_blocks(sent.wire), "outer pass: sent is of wire ",
+                co2::name(sent.wire), ", the sum of ", co2::name(sum.wire));
+    check_sent(sent, consensus);
+  }
   TORCH_CHECK(move.clip >= 0, "outer pass: clip = ", move.clip, " must be 0 (off) or positive");
   TORCH_CHECK(move.mix >= 0 && move.mix <= 1, "outer pass: mix = ", move.mix, " must be within 0..1");
   if (!can_fuse(consensus)) return with_operators::apply(sum, momentum, consensus, sent, live, move, want_norm);
@@ -157,7 +164,8 @@ ApplyNorms apply(const Wired& sum, const at::Tensor& momentum, const at::Tensor&
         .sum = data,
         .momentum = momentum.defined() ? momentum.mutable_data_ptr<float>() : nullptr,
         .consensus = consensus.mutable_data_ptr<float>(),
-        .sent = keep ? sent.const_data_ptr<float>() : nullptr,
+        .sent = keep ? static_cast<const Sent<Wire>*>(sent.data.const_data_ptr()) : nullptr,
+        .sent_weight = narrow(sent.weight, "weight"),
         .live = live.mutable_data_ptr<float>(),
         .progress_scale = narrow(move.progress_scale, "progress_scale"),
         .momentum_factor = narrow(move.momentum, "momentum"),
@@ -207,32 +215,59 @@ bool is_rounding(const at::Tensor& consensus, const at::Tensor& live, const at::
   return true;
 }
 
-LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& sent) {
+namespace {
+
+/// Up to 64 elements of what was sent, as numbers.
+void read_sent(const float* sent, float /*weight*/, std::int64_t begin, std::int64_t size, float* to) {
+  std::copy_n(sent + begin, size, to);
+}
+void read_sent(const Bfloat16*, float, std::int64_t, std::int64_t, float*) {}  // check_sent() lets none pass
+template <int kBits>
+void read_sent(const Block<kBits>* blocks, float weight, std::int64_t begin, std::int64_t /*size*/, float* to) {
+  constexpr int kGroupBytes = 2 * kBits;
+  const Block<kBits>& block = blocks[begin / kBlock];
+  const float scale = scale_of(block) / weight;
+  for (int group = 0; group < 4; ++group) {  // in an order that the compiler finds vectors in; as in code_of()
+    for (int part = 0; part < 8 / kBits; ++part) {
+      for (int k = 0; k < kGroupBytes; ++k) {
+        const auto byte = static_cast<std::uint8_t>(block.codes[group * kGroupBytes + k] << (8 - kBits - part * kBits));
+        to[group * 16 + part * kGroupBytes + k] =
+            scale * static_cast<float>(static_cast<std::int8_t>(byte) >> (8 - kBits));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const Wired& sent) {
   check(live, "live", consensus);
-  check(sent, "sent", consensus);
+  check_sent(sent, consensus);
   if (!can_fuse(consensus)) return with_operators::left_behind(consensus, live, sent);
   const auto* x = consensus.const_data_ptr<float>();
   const auto* y = live.const_data_ptr<float>();
-  const auto* s = sent.const_data_ptr<float>();
   // Rows, so that float32 is enough inside of one, and the compiler may use vectors.
-  constexpr std::int64_t kRow = 256;
   LeftBehind result;
-  for (std::int64_t row = 0; row < consensus.numel(); row += kRow) {
-    const std::int64_t end = std::min(row + kRow, consensus.numel());
-    constexpr std::int64_t kLanes = 8;
-    float progress[kLanes] = {};
-    float left[kLanes] = {};
-    for (std::int64_t i = row; i < end; ++i) {
-      const float d = x[i] - y[i];
-      const float rest = d - s[i];
-      progress[i % kLanes] += d * d;
-      left[i % kLanes] += rest * rest;
+  with_wire(sent, [&](const auto* wire) {
+    for (std::int64_t row = 0; row < consensus.numel(); row += kBlock) {
+      const std::int64_t size = std::min(kBlock, consensus.numel() - row);
+      float s[kBlock] = {};
+      read_sent(wire, static_cast<float>(sent.weight), row, size, s);
+      constexpr std::int64_t kLanes = 8;
+      float progress[kLanes] = {};
+      float left[kLanes] = {};
+      for (std::int64_t i = 0; i < size; ++i) {
+        const float d = x[row + i] - y[row + i];
+        const float rest = d - s[i];
+        progress[i % kLanes] += d * d;
+        left[i % kLanes] += rest * rest;
+      }
+      for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+        result.progress += double{progress[lane]};
+        result.left += double{left[lane]};
+      }
     }
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      result.progress += double{progress[lane]};
-      result.left += double{left[lane]};
-    }
-  }
+  });
   return result;
 }
 

@@ -33,11 +33,11 @@ double launch(const at::Tensor& consensus, const at::Tensor& live, double weight
               const at::Tensor& sent);
 
 /// encode: the launch of a wire of blocks, which takes weight * (consensus - live), in float32, and a weight above 0.
-/// `blocks` are blocks_for(numel) * block_bytes(wire) bytes. sent = code * (scale / weight), the quotient rounded once
-/// per block, may be undefined. Returns the squared 2-norm of `sent`, of its products before they are rounded: NaN if a
-/// block had no scale that fits (docs/wire.md), which must not be sent. Of such a block, everything is zeros.
-double encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire, const at::Tensor& blocks,
-              const at::Tensor& sent);
+/// `blocks` are blocks_for(numel) * block_bytes(wire) bytes. What the peers will see of it is in them, as Wired with
+/// that weight: code * (scale / weight), the quotient rounded once per block. Returns its squared 2-norm, of the
+/// products before they are rounded: NaN if a block had no scale that fits (docs/wire.md), which must not be sent. Of
+/// such a block, everything is zeros.
+double encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire, const at::Tensor& blocks);
 
 /// The stage between two exchanges of blocks, at the owner of a share of them:
 ///     S    = ((p_0 + p_1) + p_2 ...) + total_weight * rest     in float32
@@ -62,16 +62,20 @@ struct Move {
   double mix = 0;  ///< ρ
 };
 
+/// Whether the momentum before makes no difference to an apply.
+bool may_go_without_momentum(const Move& move);
+
 /// apply, in one pass:
 ///     g         = progress_scale * sum
 ///     momentum  = clip(momentum_scale * (β momentum + g), ±φ)
 ///     move      = rate * (nesterov ? g + β momentum : momentum)
 ///     consensus = consensus - move
 ///     live      = consensus | live + sent - move | (1-ρ) consensus + ρ live
-/// `momentum` may be undefined if β is 0 and nobody asks for
-/// Nesterov or a clip by value: then it is taken for 0 and not kept. `sent` is only read by Restart::kKeep. Of the
-/// norms, that of the move is only there if `want_norm`, and those of the clip if one by value is on.
-ApplyNorms apply(const Wired& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
+/// `momentum` may be undefined if β is 0 and nobody asks for Nesterov or a clip by value
+/// (may_go_without_momentum()): then it is taken for 0 and not kept. `sent` is only read by Restart::kKeep: of a sum in
+/// blocks it is blocks of the same wire. Of the norms, that of the move is only there if `want_norm`, and those of the
+/// clip if one by value is on.
+ApplyNorms apply(const Wired& sum, const at::Tensor& momentum, const at::Tensor& consensus, const Wired& sent,
                  const at::Tensor& live, const Move& move, bool want_norm);
 
 /// Squared 2-norm, in a fixed order of summation.
@@ -88,7 +92,7 @@ struct LeftBehind {
   double progress = 0;
   double left = 0;
 };
-LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& sent);
+LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const Wired& sent);
 
 /// Squared 2-norm of β momentum + progress_scale * sum, the momentum as it would be before clipping. `sum` and
 /// `momentum` as in apply.
@@ -98,15 +102,14 @@ double next_momentum_squared_norm(const Wired& sum, const at::Tensor& momentum, 
 namespace with_operators {
 double launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
               const at::Tensor& sent);
-double encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire, const at::Tensor& blocks,
-              const at::Tensor& sent);
+double encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire, const at::Tensor& blocks);
 std::int64_t add_up(const std::vector<at::Tensor>& parts, Wire wire, double total_weight, const at::Tensor& rest,
                     const at::Tensor& out);
-ApplyNorms apply(const Wired& sum, const at::Tensor& momentum, const at::Tensor& consensus, const at::Tensor& sent,
+ApplyNorms apply(const Wired& sum, const at::Tensor& momentum, const at::Tensor& consensus, const Wired& sent,
                  const at::Tensor& live, const Move& move, bool want_norm);
 double squared_norm(const Wired& values);
 bool is_rounding(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& momentum, double rate);
-LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& sent);
+LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const Wired& sent);
 double next_momentum_squared_norm(const Wired& sum, const at::Tensor& momentum, const Move& move);
 }  // namespace with_operators
 

@@ -21,8 +21,8 @@ double launch(const at::Tensor& consensus, const at::Tensor& live, double weight
   return norm;
 }
 
-ApplyNorms apply(const Wired& wire_sum, const at::Tensor& own_momentum, const at::Tensor& consensus,
-                 const at::Tensor& sent, const at::Tensor& live, const Move& move, bool want_norm) {
+ApplyNorms apply(const Wired& wire_sum, const at::Tensor& own_momentum, const at::Tensor& consensus, const Wired& sent,
+                 const at::Tensor& live, const Move& move, bool want_norm) {
   ApplyNorms norms;
   const at::NoGradGuard no_grad;
   const at::Tensor sum = decode(wire_sum).to(consensus.scalar_type());  // no copy if it has that dtype
@@ -41,7 +41,7 @@ ApplyNorms apply(const Wired& wire_sum, const at::Tensor& own_momentum, const at
   consensus.sub_(step, move.rate);
   switch (move.restart) {
     case Restart::kPaper: live.copy_(consensus); break;
-    case Restart::kKeep: live.add_(sent).sub_(step, move.rate); break;
+    case Restart::kKeep: live.add_(decode(sent, consensus.scalar_type())).sub_(step, move.rate); break;
     case Restart::kMix: live.lerp_(consensus, 1 - move.mix); break;
   }
   if (want_norm) norms.move = move.rate * move.rate * squared_norm(step);
@@ -78,10 +78,10 @@ bool is_rounding(const at::Tensor& consensus, const at::Tensor& live, const at::
   return moved.le(size.mul_(kRounding)).all().item<bool>();
 }
 
-LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& sent) {
+LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const Wired& sent) {
   const at::NoGradGuard no_grad;
   const at::Tensor progress = at::sub(consensus, live);
-  return {squared_norm(progress), squared_norm(progress.sub(sent))};
+  return {squared_norm(progress), squared_norm(progress.sub(decode(sent, consensus.scalar_type())))};
 }
 
 double next_momentum_squared_norm(const Wired& sum, const at::Tensor& momentum, const Move& move) {

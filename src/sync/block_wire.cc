@@ -84,6 +84,9 @@ class Parts {
   bool checksum_;
 };
 
+/// Or else the sums are in its place.
+bool keeps_sent(const Message& message) { return !message.sums.is_same(message.payload); }
+
 at::Tensor part_of(const at::Tensor& parts, const BlockLayout& layout, int index) {
   return parts.narrow(0, index * layout.part_bytes(), layout.part_bytes());
 }
@@ -109,7 +112,7 @@ Message BlockWire::allocate(std::int64_t numel, std::size_t stretches, bool with
   message.payload = bytes(layout.all_bytes());
   message.received = bytes(layout.all_bytes());
   message.added_up = bytes(layout.part_bytes());
-  if (with_sent) message.sent = at::empty({numel}, options_);
+  message.sums = with_sent ? bytes(layout.all_bytes()) : message.payload;
   return message;
 }
 
@@ -124,19 +127,21 @@ WireFormat::Sent BlockWire::start(Message& message, const std::vector<Progress>&
   const at::Tensor payload = message.payload.narrow(0, 0, layout->all_bytes());
   const at::Tensor received = message.received.narrow(0, 0, layout->all_bytes());
   const at::Tensor added_up = message.added_up.narrow(0, 0, layout->part_bytes());
+  const at::Tensor sums = message.sums.narrow(0, 0, layout->all_bytes());
 
   const Sent sent =
-      snapshot(progress.size(), send.weight, workers, at::kFloat, payload, message.sent, [&](std::size_t i) {
+      snapshot(progress.size(), send.weight, workers, at::kFloat, payload, /*sent=*/{}, [&](std::size_t i) {
         const auto& [range, consensus, live] = progress[i];
         double squared = 0;
         for (const BlockLayout::Piece& piece : layout->of_stretch(i)) {
           const Range in_stretch{piece.range.begin - range.begin, piece.range.end - range.begin};
           squared += outer::encode(cut(consensus, in_stretch), cut(live, in_stretch), send.weight, send.wire,
-                                   payload.narrow(0, piece.begin, piece.bytes), cut(message.sent, piece.range));
+                                   payload.narrow(0, piece.begin, piece.bytes));
         }
         return squared;
       });
   const double weight = sent.left_out ? 0 : send.weight;
+  message.weight = weight > 0 ? weight : 1;
   const Parts parts(layout, send.round, checksum_);
   for (int r = 0; r < workers; ++r) parts.seal(part_of(payload, *layout, r), weight);
 
@@ -162,12 +167,12 @@ WireFormat::Sent BlockWire::start(Message& message, const std::vector<Progress>&
     }
     parts.seal(added_up, total);
     // The same to everybody, and all at once: Gloo's broadcasts of one part after the other leave links idle. What was
-    // sent is with its owners by now, and has been added up: its memory is free for the sums.
+    // received has been added up by now: its memory is free.
     for (int r = 0; r < workers; ++r) part_of(received, *layout, r).copy_(added_up);
-    return to_all_->all_to_all(payload, received);
+    return to_all_->all_to_all(sums, received);
   };
   const auto check = [=] {
-    for (int r = 0; r < workers; ++r) parts.open(part_of(payload, *layout, r), r, rank);
+    for (int r = 0; r < workers; ++r) parts.open(part_of(sums, *layout, r), r, rank);
   };
   message.works = {stages_.start({[=, this] { return to_owners_->all_to_all(received, payload); }, add_up}, check)};
   return sent;
@@ -179,8 +184,11 @@ std::vector<WireFormat::Arrived> BlockWire::sum(const Message& message, const Ra
   for (std::size_t i = 0; i < layout.stretches().size(); ++i) {
     if (layout.stretches()[i] != stretch) continue;
     for (const BlockLayout::Piece& piece : layout.of_stretch(i)) {
-      result.push_back({piece.range, outer::Wired(message.payload.narrow(0, piece.begin, piece.bytes), layout.wire(),
-                                                  piece.range.size())});
+      const auto blocks = [&](const at::Tensor& all, double weight) {
+        return outer::Wired(all.narrow(0, piece.begin, piece.bytes), layout.wire(), piece.range.size(), weight);
+      };
+      result.push_back({piece.range, blocks(message.sums, 1),
+                        keeps_sent(message) ? blocks(message.payload, message.weight) : outer::Wired()});
     }
   }
   return result;
@@ -191,8 +199,8 @@ std::int64_t BlockWire::wire_bytes(std::int64_t numel, Wire wire) const {
   return 2 * (to_owners_->size() - 1) * layout.part_bytes();
 }
 
-void BlockWire::visit(StateVisitor& visitor, const std::string& name, Message& message,
-                      const std::vector<Range>& stretches) const {
+void BlockWire::visit_sent(StateVisitor& visitor, const std::string& name, Message& message,
+                           const std::vector<Range>& stretches) const {
   Wire wire = message.layout ? message.layout->wire() : largest_;
   visit_wire(visitor, name + "/wire", wire);
   if (visitor.reads()) {
@@ -203,7 +211,13 @@ void BlockWire::visit(StateVisitor& visitor, const std::string& name, Message& m
       refuse_damaged(name + "/wire", static_cast<double>(wire));
     }
   }
-  visitor.tensor(name, message.payload.narrow(0, 0, message.layout->all_bytes()));
+  visit_amount(visitor, name + "/weight", message.weight);
+  if (message.weight == 0) refuse_damaged(name + "/weight", message.weight);
+  if (keeps_sent(message)) visitor.tensor(name, message.payload.narrow(0, 0, message.layout->all_bytes()));
+}
+
+void BlockWire::visit_sum(StateVisitor& visitor, const std::string& name, Message& message) const {
+  visitor.tensor(name, message.sums.narrow(0, 0, message.layout->all_bytes()));
 }
 
 }  // namespace co2

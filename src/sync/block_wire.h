@@ -19,8 +19,9 @@ class BlockWire final : public WireFormat {
   Sent start(Message& message, const std::vector<Progress>& progress, const Send& send) override;
   std::vector<Arrived> sum(const Message& message, const Range& stretch) const override;
   std::int64_t wire_bytes(std::int64_t numel, Wire wire) const override;
-  void visit(StateVisitor& visitor, const std::string& name, Message& message,
-             const std::vector<Range>& stretches) const override;
+  void visit_sent(StateVisitor& visitor, const std::string& name, Message& message,
+                  const std::vector<Range>& stretches) const override;
+  void visit_sum(StateVisitor& visitor, const std::string& name, Message& message) const override;
   at::Tensor rest() const override { return rest_; }
   double background_cpu_seconds() const override { return stages_.cpu_seconds(); }
 

@@ -80,6 +80,7 @@ Fragment::Fragment(int index, ExchangeContext& context, std::shared_ptr<MessageP
 void Fragment::inherit(const Fragment& old, double share) {
   since_launch_.add(old.since_launch_, share);
   usual_.include(old.usual_);
+  if (!old.momentum_rests_) momentum_rests_ = false;
 }
 
 void Fragment::launch(const Launch& launch) {
@@ -88,6 +89,7 @@ void Fragment::launch(const Launch& launch) {
   exchange.message = pool_->take();
   exchange.launch = launch;
   exchange.steps = since_launch_.steps;
+  if (launch.momentum > 0) momentum_was_set();  // by then another cut of the model may have taken over its elements
 
   Header header;
   header.weight = since_launch_.samples;
@@ -105,8 +107,8 @@ void Fragment::launch(const Launch& launch) {
   }
   const bool sends = header.weight > 0;
   if (launch.momentum > 0) header.moved = sends ? moved_here() : std::vector<double>(parameter_count());
-  if (launch.momentum > 0 && recipe_.rate_units && in_blocks(launch.wire) && exchange.message.sent.defined()) {
-    if (sends) header.rates = rates_of_all(std::move(header.rates), exchange.message.sent);
+  if (launch.momentum > 0 && recipe_.rate_units && in_blocks(launch.wire) && recipe_.restart == Restart::kKeep) {
+    if (sends) header.rates = rates_of_all(std::move(header.rates), exchange.message);
   } else {
     residues_.clear();
   }
@@ -158,7 +160,7 @@ double Fragment::staleness_gap(const InFlight& exchange, const Arrived& arrived)
   if (!recipe_.penalty || exchange.moved == 0) return 1;
   double squared = 0;
   for (const auto& part : arrived.sum) {
-    for (const auto& [range, sum] : part) squared += outer::squared_norm(sum);
+    for (const auto& [range, sum, sent] : part) squared += outer::squared_norm(sum);
   }
   const double progress = std::sqrt(context_.island_sum(squared)) / arrived.total_weight;
   return progress > 0 ? 1 + exchange.moved / progress : 1;
@@ -172,7 +174,7 @@ double Fragment::momentum_scale(const InFlight& exchange, const Arrived& arrived
     outer::Move move;
     move.momentum = exchange.launch.momentum;
     move.progress_scale = arrived.scale / arrived.rates[parts_[i].group];
-    for (const auto& [range, sum] : arrived.sum[i]) {
+    for (const auto& [range, sum, sent] : arrived.sum[i]) {
       squared += outer::next_momentum_squared_norm(sum, cut(momentum_, range), move);
     }
   }
@@ -210,13 +212,14 @@ TransferTime Fragment::apply(bool finishing) {
   move.nesterov = recipe_.nesterov;
   move.restart = recipe_.restart;
   move.mix = recipe_.mix;
-  at::Tensor sent = oldest.message.sent;
+  at::Tensor nothing;
   if (finishing && move.restart == Restart::kPaper) {
     // The live parameters restarted when this progress was launched, and have moved on since. Keeping those steps is
     // the `keep` rule with nothing of them sent.
     move.restart = Restart::kKeep;
-    sent = at::zeros_like(consensus_);
+    nothing = at::zeros_like(consensus_);
   }
+  const at::Tensor momentum = momentum_for(move);
 
   // The consensus moves under the feet of an exchange that was launched before this apply.
   const bool want_norm = recipe_.penalty && in_flight_.size() > 1;
@@ -226,10 +229,11 @@ TransferTime Fragment::apply(bool finishing) {
     const double rate = arrived.rates[part.group];
     move.progress_scale = arrived.scale / rate;
     move.rate = recipe_.outer_rate * rate;
-    for (const auto& [range, sum] : arrived.sum[i]) {
+    for (const auto& [range, sum, sent] : arrived.sum[i]) {
       const Range in_part{range.begin - part.range.begin, range.end - part.range.begin};
-      norms += outer::apply(sum, cut(momentum_, range), cut(consensus_, range), cut(sent, range),
-                            cut(part.live, in_part), move, want_norm);
+      norms += outer::apply(sum, cut(momentum, range), cut(consensus_, range),
+                            nothing.defined() ? outer::Wired(cut(nothing, range)) : sent, cut(part.live, in_part), move,
+                            want_norm);
     }
   }
   pool_->give_back(std::move(oldest.message));
@@ -240,6 +244,16 @@ TransferTime Fragment::apply(bool finishing) {
   for (InFlight& younger : in_flight_) younger.moved = std::sqrt(norms.move);
   trace.record({SpanKind::kOuter, begin, Clock::now(), round, index_, 0});
   return on_the_wire;
+}
+
+/// An exchange without momentum forgets it, and need not touch it.
+at::Tensor Fragment::momentum_for(const outer::Move& move) {
+  if (!outer::may_go_without_momentum(move)) {
+    momentum_rests_ = false;
+    return momentum_;
+  }
+  if (momentum_.defined() && !std::exchange(momentum_rests_, true)) momentum_.zero_();
+  return {};
 }
 
 template <typename Body>
@@ -283,12 +297,15 @@ void Fragment::rest_what_nobody_trains(const Arrived& arrived) const {
 /// γ of what is sent: fresh progress, made at `rates`, and what rounding left behind of progress that may have been
 /// made at others. In units of the wrong one, momentum would remember a multiple of it, and make it felt when the rate
 /// rises again. As if the two were at right angles: ‖d‖/γ is what they are together, each in its own unit.
-std::vector<double> Fragment::rates_of_all(std::vector<double> rates, const at::Tensor& sent) {
+std::vector<double> Fragment::rates_of_all(std::vector<double> rates, const Message& message) {
   std::vector<outer::LeftBehind> norms(rates.size());
   for (const Part& part : parts_) {
-    const outer::LeftBehind of_part = outer::left_behind(cut(consensus_, part.range), part.live, cut(sent, part.range));
-    norms[part.group].progress += of_part.progress;
-    norms[part.group].left += of_part.left;
+    for (const auto& [range, sum, sent] : context_.wire.sum(message, part.range)) {
+      const Range in_part{range.begin - part.range.begin, range.end - part.range.begin};
+      const outer::LeftBehind of_piece = outer::left_behind(cut(consensus_, range), cut(part.live, in_part), sent);
+      norms[part.group].progress += of_piece.progress;
+      norms[part.group].left += of_piece.left;
+    }
   }
   residues_.resize(rates.size());
   for (std::size_t g = 0; g < rates.size(); ++g) {
@@ -325,6 +342,7 @@ void Fragment::show_what_arrives() {
 
 void Fragment::visit(Walk& walk, const std::string& name, bool with_rest) {
   StateVisitor& visitor = walk.visitor();
+  if (walk.reads()) momentum_was_set();
   since_launch_.visit(visitor, name + "/since_launch", context_.last_rates.size());
   usual_.visit(visitor, name + "/usual");
   visit_counter(visitor, name + "/launches", launches_);
@@ -351,7 +369,6 @@ void Fragment::visit(Walk& walk, const std::string& name, bool with_rest) {
       exchange.message = pool_->take();
       exchange.message.bytes = 0;
     }
-    const Range all{0, numel()};
     visit_counter(visitor, prefix + "/round", exchange.launch.round);
     visit_counter(visitor, prefix + "/apply_step", exchange.launch.apply_step);
     visit_amount(visitor, prefix + "/momentum", exchange.launch.momentum);
@@ -363,13 +380,13 @@ void Fragment::visit(Walk& walk, const std::string& name, bool with_rest) {
       const std::size_t moved = exchange.launch.momentum > 0 ? parameter_count() : 0;
       exchange.header = to_sum({.rates = std::vector<double>(groups()), .moved = std::vector<double>(moved)});
     }
-    if (exchange.message.sent.defined()) visitor.tensor(prefix + "/sent", cut(exchange.message.sent, all));
+    context_.wire.visit_sent(visitor, prefix + "/sent", exchange.message, stretches());
     std::vector<WorkPtr> works = exchange.message.works;
     works.push_back(exchange.header_work);
     const bool and_rest = with_rest && i + 1 == count;
     walk.arriving(works, exchange.launch.round, exchange.later, [=, this, &exchange](StateVisitor& to) {
       to.tensor(prefix + "/header", exchange.header);
-      context_.wire.visit(to, prefix + "/sum", exchange.message, stretches());
+      context_.wire.visit_sum(to, prefix + "/sum", exchange.message);
       if (and_rest) context_.visit_rest(to, where_);
     });
   }

@@ -100,6 +100,8 @@ class Fragment {
 
   void add_step(double samples, const std::vector<double>& rates) { since_launch_.add_step(samples, rates); }
   void forget_steps() { since_launch_ = {}; }
+  /// Somebody has put a momentum in place.
+  void momentum_was_set() { momentum_rests_ = false; }
   /// Another cut of the model: this fragment has `share` of its elements from `old`.
   void inherit(const Fragment& old, double share);
   const Range& where() const { return where_; }
@@ -155,9 +157,10 @@ class Fragment {
   Arrived arrived(const InFlight& exchange);
   double staleness_gap(const InFlight& exchange, const Arrived& arrived) const;
   double momentum_scale(const InFlight& exchange, const Arrived& arrived) const;
+  at::Tensor momentum_for(const outer::Move& move);
   std::size_t parameter_count() const;
   std::vector<double> moved_here() const;
-  std::vector<double> rates_of_all(std::vector<double> rates, const at::Tensor& sent);
+  std::vector<double> rates_of_all(std::vector<double> rates, const Message& message);
   void rest_what_nobody_trains(const Arrived& arrived) const;
   std::size_t groups() const { return recipe_.rate_units ? context_.last_rates.size() : 0; }
   template <typename Body>
@@ -176,6 +179,7 @@ class Fragment {
   SinceLaunch since_launch_;
   std::vector<Residue> residues_;  // per parameter group; only where there is momentum to mind them
   UsualProgress usual_;
+  bool momentum_rests_ = true;  // it is known to be 0
   std::int64_t launches_ = 0;
   std::deque<InFlight> in_flight_;
 };

@@ -20,8 +20,7 @@ constexpr std::size_t kForCost = 7;    // measured badly in short rounds, and a 
 constexpr double kTooLarge = 0.7;
 constexpr double kTooSmall = 1.12;
 constexpr double kTooCostly = 1.25;
-constexpr int kStepsPerFragment = 2;   // workers do not step in time: with one step, who is ahead waits for the others
-constexpr double kLatencyShare = 0.1;  // of a round, for the latency of all its exchanges together
+constexpr double kLatencyShare = 0.25;  // of a round, for the latency of all its exchanges together
 
 bool usable(const RoundTimes& t) {
   return t.step > 0 && std::isfinite(t.step) && t.transfer > 0 && std::isfinite(t.transfer) && t.cost >= 0 &&
@@ -112,24 +111,28 @@ Plan PaceControl::next(const RoundTimes& times) {
 
   const double wanted = too_large ? at_most : typically;
   const auto most = static_cast<double>(limits_.max_local_steps);
-  int local_steps = static_cast<int>(std::ceil(std::min(wanted, most)));
-  if (limits_.fixed_fragments) local_steps = std::max(local_steps, limits_.fragments);
-  const int fragments = fragments_for(local_steps);
-  // A multiple of P gives all fragments the same time on the wire.
-  const int rounded = (local_steps + fragments - 1) / fragments * fragments;
-  if (rounded <= limits_.max_local_steps) local_steps = rounded;
-  plan_ = {local_steps, fragments, wire.wire};
+  const int local_steps = static_cast<int>(std::ceil(std::min(wanted, most)));
+  plan_ = in_equal_parts(local_steps, wire.wire);
   return plan_;
 }
 
-int PaceControl::fragments_for(int local_steps) const {
-  if (limits_.fixed_fragments) return limits_.fragments;
-  int most = std::min(limits_.fragments, local_steps / kStepsPerFragment);
+/// A plan of about so many steps, in which all fragments have the same time on the wire: the shortest that so many of
+/// them allow.
+Plan PaceControl::in_equal_parts(int local_steps, Wire wire) const {
+  const auto parts = [](int whole, int part) { return (whole + part - 1) / part; };
+  if (limits_.fixed_fragments) {
+    const int rounded = parts(local_steps, limits_.fragments) * limits_.fragments;
+    const bool fits = rounded <= limits_.max_local_steps;
+    return {fits ? rounded : std::max(local_steps, limits_.fragments), limits_.fragments, wire};
+  }
+  int most = std::min(limits_.fragments, local_steps);
   if (limits_.latency > 0) {
     const double affordable = kLatencyShare * local_steps * typical_.step / limits_.latency;
-    most = static_cast<int>(std::min<double>(most, affordable));
+    most = std::max(static_cast<int>(std::min<double>(most, affordable)), 1);
   }
-  return std::max(most, 1);
+  const int delay = parts(local_steps, most);
+  const int fragments = parts(local_steps, delay);
+  return {std::min(fragments * delay, limits_.max_local_steps), fragments, wire};
 }
 
 namespace {

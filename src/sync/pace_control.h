@@ -47,7 +47,7 @@ struct PaceLimits {
   int max_local_steps = 256;
   int fragments = 4;  ///< as many as wanted, or, if fixed, exactly so many
   bool fixed_fragments = false;
-  double exchange_share = 0.02;  ///< of the time, for `cost`
+  double exchange_share = 0.05;  ///< of the time, for `cost`
   double latency = 0;            ///< seconds that an exchange of nothing takes
 };
 
@@ -60,7 +60,7 @@ class PaceControl {
   /// A transfer is given this many times its measured duration.
   static constexpr double kMargin = 1.3;
   /// A wire of fewer bits is taken only where the one before would need longer rounds than this.
-  static constexpr double kShortRound = 3;
+  static constexpr double kShortRound = 1;
 
   PaceControl(const PaceLimits& limits, Plan start);
 
@@ -85,7 +85,7 @@ class PaceControl {
   double transfer(const RoundTimes& times, const WireChoice& wire) const;
   double to_hide(const RoundTimes& times, const WireChoice& wire) const;
   const WireChoice& wanted_wire(const std::vector<RoundTimes>& last, bool first) const;
-  int fragments_for(int local_steps) const;
+  Plan in_equal_parts(int local_steps, Wire wire) const;
 
   PaceLimits limits_;
   Plan plan_;

@@ -25,11 +25,10 @@ double seconds(Clock::time_point begin, Clock::time_point end) {
 
 }  // namespace
 
-PaceMeter::PaceMeter(std::shared_ptr<Communicator> data, std::shared_ptr<Communicator> control, const Trace& trace,
-                     const at::Tensor& model, std::vector<WireChoice> wires, std::function<double()> background)
+PaceMeter::PaceMeter(std::shared_ptr<Communicator> data, std::shared_ptr<Communicator> control, const at::Tensor& model,
+                     std::vector<WireChoice> wires, std::function<double()> background)
     : data_(std::move(data)),
       control_(std::move(control)),
-      trace_(trace),
       elements_(model.numel()),
       options_(model.options()),
       wires_(std::move(wires)),
@@ -86,7 +85,6 @@ void PaceMeter::launch() {
   const Clock::time_point now = Clock::now();
   const double elapsed = seconds(std::exchange(launched_, now), now);
   const double transfer = on_the_wire_.seconds();
-  const double outer = trace_.seconds(SpanKind::kOuter);
   const double cycles_now = cycles();
   const double cycles_used = cycles_now - std::exchange(cycles_before_, cycles_now);
   if (probed_) {
@@ -101,10 +99,10 @@ void PaceMeter::launch() {
     mine.transfer = scale * with_other_bytes(transfer - transfer_before_, static_cast<double>(exchanges_) * latency_,
                                              bytes / exchanged_bytes_);
     // What the threads take in any case is not the exchange's: counted, it would make long rounds look costly.
-    mine.cost = scale * (outer - outer_before_ + std::max(cycles_used - idle_ * elapsed, 0.0));
+    mine.cost = scale * (outer_ + std::max(cycles_used - idle_ * elapsed, 0.0));
   }
   transfer_before_ = transfer;
-  outer_before_ = outer;
+  outer_ = 0;
   exchanged_ = 0;
   exchanged_bytes_ = 0;
   exchanges_ = 0;
@@ -155,7 +153,7 @@ void PaceMeter::visit(Walk& walk, const std::string& name) {
   exchanges_ = 0;
   launched_ = Clock::now();
   transfer_before_ = on_the_wire_.seconds();
-  outer_before_ = trace_.seconds(SpanKind::kOuter);
+  outer_ = 0;
   cycles_before_ = cycles();
 }
 

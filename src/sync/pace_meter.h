@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <co2/communicator.h>
 #include <co2/state.h>
-#include <co2/trace.h>
 
 #include <functional>
 #include <memory>
@@ -27,8 +26,8 @@ class PaceMeter {
   /// `model`: what is exchanged; `wires`: the forms that it may be sent in. Transfers are told as if all had been of
   /// the first. `background`: processor time of threads that carry it; empty if they do not run on the cores that
   /// compute, so that their time is not taken from the computation.
-  PaceMeter(std::shared_ptr<Communicator> data, std::shared_ptr<Communicator> control, const Trace& trace,
-            const at::Tensor& model, std::vector<WireChoice> wires, std::function<double()> background);
+  PaceMeter(std::shared_ptr<Communicator> data, std::shared_ptr<Communicator> control, const at::Tensor& model,
+            std::vector<WireChoice> wires, std::function<double()> background);
   ~PaceMeter();
 
   /// Times small all-reduces: a first idea of the network, before anything was exchanged. Blocking, collective.
@@ -37,6 +36,9 @@ class PaceMeter {
 
   void add_step(double seconds) { steps_.push_back(seconds); }
   void add_exchange(std::int64_t elements, Wire wire, const TransferTime& on_the_wire);
+  /// What an exchange has taken from the training thread: its processor time, as on a machine with more workers than
+  /// cores a clock would count the others' too.
+  void add_outer(double seconds) { outer_ += seconds; }
 
   /// Starts to agree on what was measured since the last call: the probe's idea of an exchange at the first call.
   void launch();
@@ -53,7 +55,6 @@ class PaceMeter {
 
   std::shared_ptr<Communicator> data_;
   std::shared_ptr<Communicator> control_;
-  const Trace& trace_;
   const std::int64_t elements_;
   const at::TensorOptions options_;
   const std::vector<WireChoice> wires_;
@@ -68,7 +69,7 @@ class PaceMeter {
   IntervalUnion on_the_wire_;  // of exchanges only: the trace also has gradients of an island, and buffers
   Clock::time_point launched_;
   double transfer_before_ = 0;
-  double outer_before_ = 0;
+  double outer_ = 0;
   double cycles_before_ = 0;
   double idle_ = 0;  // seconds of the network stack's threads per second without an exchange: they poll
   at::Tensor payload_;

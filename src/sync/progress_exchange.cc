@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/thread_cpu.h"
 #include "comm/transfer.h"
 #include "outer/wire_dtype.h"
 #include "sync/summable.h"
@@ -21,6 +22,7 @@ namespace {
 
 // The first step of a program is slow, so a few are taken before the first plan is made.
 constexpr std::int64_t kMeasuredSteps = 4;
+constexpr std::int64_t kToldEvery = 8;  // steps, or a round if that is longer
 
 /// Whether this worker's share of the cores is used up by its computing threads. Its share is what its launcher has
 /// pinned it to, or an equal part of the machine.
@@ -89,8 +91,7 @@ ProgressExchange::ProgressExchange(std::shared_ptr<Communicator> control, int wo
   if (cycles_count) {
     background = [this] { return communicator_->background_cpu_seconds() + wire_->background_cpu_seconds(); };
   }
-  meter_ =
-      std::make_unique<PaceMeter>(communicator_, std::move(control), trace_, consensus_, wires_, std::move(background));
+  meter_ = std::make_unique<PaceMeter>(communicator_, std::move(control), consensus_, wires_, std::move(background));
   meter_->probe();
 }
 
@@ -199,7 +200,8 @@ Round ProgressExchange::following_round() {
   Round next = round_;
   next.number = round_.number + 1;
   next.begin = steps_;
-  if (!meter_) return next;
+  // Every few steps, however short a round is: what was measured in one alone is noise, and telling costs a message.
+  if (!meter_ || steps_ / kToldEvery == round_.begin / kToldEvery) return next;
   if (const auto times = meter_->agreed()) {
     const Plan plan = control_->next(*times);
     next.local_steps = plan.local_steps;
@@ -220,6 +222,7 @@ void ProgressExchange::launch_what_is_due(const Round& next) {
     if (round_.launch_step(i) != steps_) continue;
     for (Fragment& old : old_fragments_) old.show_what_arrives();
     const Clock::time_point begin = Clock::now();
+    const double cpu_before = cpu_seconds_of_this_thread();
     const std::int64_t apply_step = recipe_.delay ? steps_ + *recipe_.delay : round_.following_launch(i, next);
     Fragment& fragment = fragments_[static_cast<std::size_t>(i)];
     fragment.launch({.round = round_.number,
@@ -227,6 +230,7 @@ void ProgressExchange::launch_what_is_due(const Round& next) {
                      .momentum = momentum_of(recipe_, round_.local_steps),
                      .wire = round_.wire});
     if (recipe_.restart == Restart::kPaper) changed_.push_back(fragment.where());
+    if (meter_) meter_->add_outer(cpu_seconds_of_this_thread() - cpu_before);
     trace_.record({SpanKind::kOuter, begin, Clock::now(), round_.number, i, 0});
   }
 }
@@ -246,7 +250,9 @@ void ProgressExchange::apply_what_is_due() {
 
 void ProgressExchange::apply(Fragment& fragment, bool finishing) {
   const Wire wire = fragment.oldest_wire();
+  const double cpu_before = cpu_seconds_of_this_thread();
   const TransferTime on_the_wire = fragment.apply(finishing);
+  if (meter_) meter_->add_outer(cpu_seconds_of_this_thread() - cpu_before);
   changed_.push_back(fragment.where());
   // (One that was restored was on the wire in another life.)
   if (meter_ && on_the_wire.end > on_the_wire.begin) meter_->add_exchange(fragment.numel(), wire, on_the_wire);
@@ -350,6 +356,7 @@ void ProgressExchange::check_in_step(const std::string& name) const {
 void ProgressExchange::adopt(StateVisitor& visitor, const std::string& name) {
   names_.visit(visitor, "consensus", consensus_);
   names_.visit(visitor, "momentum", momentum_);
+  for (Fragment& fragment : fragments_) fragment.momentum_was_set();
   co2::visit(visitor, name + "/rates", context_.last_rates, context_.last_rates.size());
 }
 

@@ -17,6 +17,7 @@ std::int64_t buffer_bytes(const Message& message) {
   for (const at::Tensor* tensor : {&message.payload, &message.sent, &message.received, &message.added_up}) {
     bytes += bytes_of(*tensor);
   }
+  if (!message.sums.is_same(message.payload)) bytes += bytes_of(message.sums);
   return bytes;
 }
 
@@ -77,16 +78,19 @@ class SummedWire final : public WireFormat {
   }
 
   std::vector<Arrived> sum(const Message& message, const Range& stretch) const override {
-    return {{stretch, message.payload.narrow(0, stretch.begin, stretch.size())}};
+    return {{stretch, message.payload.narrow(0, stretch.begin, stretch.size()), cut(message.sent, stretch)}};
   }
 
   std::int64_t wire_bytes(std::int64_t numel, Wire /*wire*/) const override {
     return communicator_->all_reduce_wire_bytes(numel * static_cast<std::int64_t>(c10::elementSize(dtype_)));
   }
 
-  void visit(StateVisitor& visitor, const std::string& name, Message& message,
-             const std::vector<Range>& stretches) const override {
+  void visit_sent(StateVisitor& visitor, const std::string& name, Message& message,
+                  const std::vector<Range>& stretches) const override {
     message.numel = stretches.empty() ? 0 : stretches.back().end;
+    if (message.sent.defined()) visitor.tensor(name, message.sent.narrow(0, 0, message.numel));
+  }
+  void visit_sum(StateVisitor& visitor, const std::string& name, Message& message) const override {
     visitor.tensor(name, values_of(message));
   }
 

@@ -20,9 +20,11 @@ namespace co2 {
 /// What one worker has on the wire for one fragment.
 struct Message {
   at::Tensor payload;      ///< in wire form; belongs to the collectives until they are over
-  at::Tensor sent;         ///< s: what the peers see of this worker's progress; undefined if the restart needs it not
+  at::Tensor sent;         ///< numbers: s, what the peers see of this worker's progress; undefined if nobody needs it
   at::Tensor received;     ///< blocks: what this worker adds up, of all workers
   at::Tensor added_up;     ///< blocks: the result
+  at::Tensor sums;         ///< blocks: everybody's results; in the place of the payload if nobody needs what was sent
+  double weight = 1;       ///< blocks: that the payload was multiplied by, if it is not all zeros
   std::int64_t numel = 0;  ///< of the fragment: the tensors may be longer
   std::shared_ptr<const BlockLayout> layout;  ///< blocks: where they are
   std::vector<WorkPtr> works;                 ///< under way or over, one per bucket; none: the sum is here
@@ -60,6 +62,7 @@ class WireFormat {
   struct Arrived {
     Range range;  ///< within the fragment
     outer::Wired sum;
+    outer::Wired sent;  ///< s: what this worker has put in; undefined if nobody needs it
   };
 
   virtual ~WireFormat() = default;
@@ -68,12 +71,15 @@ class WireFormat {
   /// Takes a snapshot of the progress, weighs it and starts to add it up over all workers, in the background.
   virtual Sent start(Message& message, const std::vector<Progress>& progress, const Send& send) = 0;
   /// Σ w_i s_i of a stretch, once all works are over, in the form that it has on the wire: outer_pass.h reads it so.
+  /// (And what was sent for it, which is there from the start.)
   virtual std::vector<Arrived> sum(const Message& message, const Range& stretch) const = 0;
   /// Bytes that this worker sends for so many elements. `wire`: for a format that has several.
   virtual std::int64_t wire_bytes(std::int64_t numel, Wire wire) const = 0;
-  /// Shows the sum of a message that has arrived. `message`, when it is read, is as allocate() made it.
-  virtual void visit(StateVisitor& visitor, const std::string& name, Message& message,
-                     const std::vector<Range>& stretches) const = 0;
+  /// Shows what was sent, if somebody needs it. `message`, when it is read, is as allocate() made it.
+  virtual void visit_sent(StateVisitor& visitor, const std::string& name, Message& message,
+                          const std::vector<Range>& stretches) const = 0;
+  /// Shows the sum of a message that has arrived; after what was sent.
+  virtual void visit_sum(StateVisitor& visitor, const std::string& name, Message& message) const = 0;
 
   /// What rounding the sums has left behind, in units of mean progress: of the shard, and what this worker has of it.
   /// Whoever reads or changes it must have waited for everything in flight. Undefined if nothing ever is.

@@ -9,7 +9,8 @@ std::string recipe_text(const Recipe& recipe) {
   if (recipe.island_size > 1) text += fmt::format(", islands of {}, ZeRO {}", recipe.island_size, recipe.zero);
   if (recipe.compute == Compute::kBfloat16) text += ", computing in bfloat16";
   if (recipe.exchange != Recipe::Exchange::kProgress) return text;
-  text += fmt::format(", exchange every {} steps", recipe.local_steps);
+  text += recipe.local_steps == 1 ? ", exchange in every step"
+                                  : fmt::format(", exchange every {} steps", recipe.local_steps);
   if (recipe.fragments > 1) text += fmt::format(" in {} fragments", recipe.fragments);
   if (recipe.wire != Wire::kPlain) text += fmt::format(", wire {}", name(recipe.wire));
   return text;

@@ -35,7 +35,7 @@ double of_none(const std::vector<Expectation>& all, Strategy strategy) {
 
 TEST(Expectation, TheRecommendationIsThatOfTheAutomaticChoice) {
   const Situation s = slow_link();
-  PaceControl control({.max_local_steps = 256, .fragments = 4, .exchange_share = 0.02, .latency = s.latency}, {12, 4});
+  PaceControl control({.max_local_steps = 256, .fragments = 4, .exchange_share = 0.05, .latency = s.latency}, {12, 4});
   const Plan plan = control.next({s.step, s.transfer, s.outer + s.cycles});
   const Recommendation r = recommend(s, recipe());
   EXPECT_EQ(r.plan, plan);
@@ -119,11 +119,15 @@ TEST(Expectation, NonsenseInGivesNoNonsenseOut) {
 }
 
 TEST(Expectation, MemoryIsCountedInCopiesOfTheModel) {
-  const MemoryNeed need = memory_need(1'000'000, 4, 100e6);
+  const Plan plan{4, 4, Wire::kPlain};
+  const MemoryNeed need = memory_need(1'000'000, plan, 2, 100e6);
   EXPECT_DOUBLE_EQ(need.state, 6.5 * 4e6);
   EXPECT_DOUBLE_EQ(need.rest, 100e6 - 8 * 4e6);  // measured with one fragment
-  EXPECT_DOUBLE_EQ(memory_need(1'000'000, 1, 100e6).total(), 100e6);
-  EXPECT_EQ(memory_need(1'000'000, 4, 0).rest, 0);
+  EXPECT_DOUBLE_EQ(memory_need(1'000'000, {4, 1, Wire::kPlain}, 2, 100e6).total(), 100e6);
+  EXPECT_EQ(memory_need(1'000'000, plan, 2, 0).rest, 0);
+  // In blocks there is what rounding leaves behind, and little in flight; alone nothing is rounded.
+  EXPECT_DOUBLE_EQ(memory_need(1'000'000, {4, 4, Wire::kInt4}, 2, 100e6).state, (7 + 3.5 * 4.25 / 32 / 4) * 4e6);
+  EXPECT_DOUBLE_EQ(memory_need(1'000'000, {4, 4, Wire::kInt4}, 1, 100e6).state, 6.5 * 4e6);
   EXPECT_LT(least_memory(1'000'000), need.total());
 }
 

@@ -208,7 +208,7 @@ def bursts(name, strategy, workers, tau, **options):
 
 def planned_cases():
     """Local steps that are chosen while training: the oracle follows the plan that the library has made."""
-    for strategy, weights, options in (("co2", "unequal", {}), ("co2", "absent", dict(momentum=0.5)),
+    for strategy, weights, options in (("co2", "unequal", {}), ("co2", "absent", dict(fragments=2, momentum=0.5)),
                                        ("co2", "equal", dict(fragments=3, clip=1.05)), ("local-sgd", "unequal", {}),
                                        ("co2-paper", "unequal", dict(penalty=False))):
         yield planned(f"planned-{strategy}-{weights}", strategy, 3, weights=weights, **options)

@@ -488,6 +488,8 @@ class Oracle:
         self.m[where] = self.clip(beta * self.m[where] + g)
         direction = g + beta * self.m[where] if self.o["nesterov"] else self.m[where]
         move = self.o["outer_rate"] * self.rate_out(gamma) * direction
+        if exchange.beta == 0 and not self.o["nesterov"]:
+            self.m[where] = 0.0  # an exchange without momentum forgets it
         self.x[where] = self.x[where] - move
         for worker, sent in zip(self.workers, exchange.sent):
             live = worker.live[where]

@@ -49,11 +49,12 @@ struct Encoded {
 /// The values, as weight * (consensus - live), by one kernel.
 Encoded encode_with(const Kernel& kernel, const at::Tensor& values, Wire wire, float weight = 1) {
   const at::Tensor live = at::zeros_like(values);
-  Encoded result{room(wire, values.numel()), at::full_like(values, 99), 0};
+  Encoded result{room(wire, values.numel()), {}, 0};
   result.norm = with_blocks(result.blocks, wire, [&](auto* data) {
-    return fused::launch(kernel, values.const_data_ptr<float>(), live.const_data_ptr<float>(), weight, data,
-                         result.sent.mutable_data_ptr<float>(), values.numel());
+    return fused::launch(kernel, values.const_data_ptr<float>(), live.const_data_ptr<float>(), weight, data, nullptr,
+                         values.numel());
   });
+  result.sent = decode({result.blocks, wire, values.numel(), weight});
   return result;
 }
 
@@ -260,20 +261,14 @@ TEST(Blocks, EncodeEqualsTheOperatorsByteForByte) {
           if (size > 1 << 20 && (weight != 1.7 || offset > 0)) continue;  // takes long
           const State state = State::random(size, at::kFloat, offset);
           const at::Tensor expected = room(wire, size);
-          const at::Tensor expected_sent = at::empty_like(state.sent);
-          const double expected_norm =
-              with_operators::encode(state.consensus, state.live, weight, wire, expected, expected_sent);
+          const double expected_norm = with_operators::encode(state.consensus, state.live, weight, wire, expected);
           const at::Tensor blocks = room(wire, size, offset);
-          const double norm = encode(state.consensus, state.live, weight, wire, blocks, state.sent);
+          const double norm = encode(state.consensus, state.live, weight, wire, blocks);
           ASSERT_TRUE(at::equal(blocks, expected));
-          ASSERT_TRUE(same_bits(state.sent, expected_sent));
           EXPECT_NEAR(norm, expected_norm, 2e-6 * norm);
-          EXPECT_TRUE(weight != 1 || same_bits(state.sent, decode({blocks, wire, size})));
-          EXPECT_TRUE(at::allclose(state.sent, decode({blocks, wire, size}) / weight, 2e-7, 0));
-
-          blocks.zero_();
-          EXPECT_EQ(encode(state.consensus, state.live, weight, wire, blocks, {}), norm);
-          EXPECT_TRUE(at::equal(blocks, expected));
+          const at::Tensor sent = decode({blocks, wire, size, weight});
+          EXPECT_TRUE(at::allclose(sent, decode({blocks, wire, size}) / weight, 2e-7, 0));
+          EXPECT_NEAR(norm, sent.to(at::kDouble).square().sum().item<double>(), 2e-6 * norm);
         }
       }
     }
@@ -287,9 +282,10 @@ TEST(Blocks, WhatIsNotSentStays) {
     const State state = State::random(1000);
     const at::Tensor progress = at::sub(state.consensus, state.live);
     const at::Tensor blocks = room(wire, 1000);
-    encode(state.consensus, state.live, 1, wire, blocks, state.sent);
-    const at::Tensor stays = progress - state.sent;
-    EXPECT_TRUE(at::allclose(stays + state.sent, progress, 1e-6, 1e-6));
+    encode(state.consensus, state.live, 1, wire, blocks);
+    const at::Tensor sent = decode({blocks, wire, 1000});
+    const at::Tensor stays = progress - sent;
+    EXPECT_TRUE(at::allclose(stays + sent, progress, 1e-6, 1e-6));
     const at::Tensor largest = at::constant_pad_nd(progress, {0, 24}).view({-1, 64}).abs().amax(1, true);
     const at::Tensor half = (largest / largest_code(wire) * (1 + 0x1p-7) / 2).expand({-1, 64}).reshape({-1});
     EXPECT_TRUE(stays.abs().le(half.narrow(0, 0, 1000) * 1.00001).all().item<bool>());
@@ -301,13 +297,14 @@ TEST(Blocks, EncodeOfFloat64) {
   for (const Wire wire : kWires) {
     const State state = State::random(1025, at::kDouble);
     const at::Tensor blocks = room(wire, 1025);
-    const double norm = encode(state.consensus, state.live, 3, wire, blocks, state.sent);
+    const double norm = encode(state.consensus, state.live, 3, wire, blocks);
+    const at::Tensor sent = decode({blocks, wire, 1025, 3}, at::kDouble);
     EXPECT_EQ(bytes_of(blocks), reference_of((3 * (state.consensus - state.live)).to(at::kFloat), wire).bytes);
-    EXPECT_TRUE(at::allclose(state.sent, decode({blocks, wire, 1025}, at::kDouble) / 3, 1e-15, 0));
-    EXPECT_NEAR(norm, state.sent.square().sum().item<double>(), 1e-12 * norm);
+    EXPECT_TRUE(at::allclose(sent, decode({blocks, wire, 1025}, at::kDouble) / 3, 1e-15, 0));
+    EXPECT_NEAR(norm, sent.square().sum().item<double>(), 1e-12 * norm);
     state.live[700] = kInfinity;
-    EXPECT_TRUE(std::isnan(encode(state.consensus, state.live, 3, wire, blocks, state.sent)));
-    EXPECT_TRUE(state.sent.isfinite().all().item<bool>());
+    EXPECT_TRUE(std::isnan(encode(state.consensus, state.live, 3, wire, blocks)));
+    EXPECT_TRUE(decode({blocks, wire, 1025, 3}).isfinite().all().item<bool>());
   }
 }
 
@@ -422,7 +419,7 @@ TEST(Blocks, AddUpLeavesOutWhatOverflows) {
 
 // ---- Reading them.
 
-// A sum in blocks is the same numbers as a sum of floats.
+// Blocks are the same numbers as floats are: the sum, and what was sent.
 TEST(Blocks, ApplyAndNormsEqualThoseOfTheSameFloats) {
   for (const Wire wire : kWires) {
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
@@ -435,11 +432,15 @@ TEST(Blocks, ApplyAndNormsEqualThoseOfTheSameFloats) {
             blocks.copy_(encode_with(fused::best_kernel(), state.sum.to(at::kFloat).clone(), wire).blocks);
             const Wired sum(blocks, wire, size);
             state.sum.copy_(decode(sum));
+            const at::Tensor own = room(wire, size, 1);
+            own.copy_(encode_with(fused::best_kernel(), state.sent.to(at::kFloat).clone(), wire).blocks);
+            const Wired sent(own, wire, size, 1.7);
+            state.sent.copy_(decode(sent, dtype));
             const State other = state.clone();
             const Move move = reference::some_move(restart, nesterov);
             const double next = next_momentum_squared_norm(other.sum, state.momentum, move);
             EXPECT_NEAR(next_momentum_squared_norm(sum, state.momentum, move), next, 1e-12 * next);
-            const ApplyNorms norms = apply(sum, state.momentum, state.consensus, state.sent, state.live, move, true);
+            const ApplyNorms norms = apply(sum, state.momentum, state.consensus, sent, state.live, move, true);
             const ApplyNorms expected =
                 apply(other.sum, other.momentum, other.consensus, other.sent, other.live, move, true);
             EXPECT_EQ(norms.move, expected.move);
@@ -450,6 +451,10 @@ TEST(Blocks, ApplyAndNormsEqualThoseOfTheSameFloats) {
             const double wide = squared_norm(other.sum);
             EXPECT_NEAR(squared_norm(sum), wide, 1e-12 * wide);
             EXPECT_NEAR(with_operators::squared_norm(sum), wide, 2e-6 * wide);
+            const LeftBehind left = left_behind(state.consensus, state.live, sent);
+            const LeftBehind expected_left = left_behind(state.consensus, state.live, state.sent);
+            EXPECT_NEAR(left.progress, expected_left.progress, 1e-6 * expected_left.progress);
+            EXPECT_NEAR(left.left, expected_left.left, 1e-6 * expected_left.left);
           }
         }
       }
@@ -460,14 +465,28 @@ TEST(Blocks, ApplyAndNormsEqualThoseOfTheSameFloats) {
 TEST(Blocks, RefusesWhatDoesNotFit) {
   const State s = State::random(100);
   const at::Tensor blocks = room(Wire::kInt8, 100);
-  EXPECT_NO_THROW(encode(s.consensus, s.live, 1, Wire::kInt8, blocks, s.sent));
-  EXPECT_THROW(encode(s.consensus, s.live, 1, Wire::kInt4, blocks, s.sent), c10::Error);
-  EXPECT_THROW(encode(s.consensus, s.live, 1, Wire::kPlain, blocks, s.sent), c10::Error);
-  EXPECT_THROW(encode(s.consensus, s.live, 0, Wire::kInt8, blocks, s.sent), c10::Error);
-  EXPECT_THROW(encode(s.consensus, s.live, 1, Wire::kInt8, blocks.view(at::kChar), s.sent), c10::Error);
-  EXPECT_THROW(apply({blocks, Wire::kInt8, 99}, s.momentum, s.consensus, {}, s.live, {}, false), c10::Error);
-  EXPECT_THROW(apply({blocks, Wire::kInt2, 100}, s.momentum, s.consensus, {}, s.live, {}, false), c10::Error);
-  EXPECT_THROW(apply({blocks, Wire::kPlain, 100}, s.momentum, s.consensus, {}, s.live, {}, false), c10::Error);
+  EXPECT_NO_THROW(encode(s.consensus, s.live, 1, Wire::kInt8, blocks));
+  EXPECT_THROW(encode(s.consensus, s.live, 1, Wire::kInt4, blocks), c10::Error);
+  EXPECT_THROW(encode(s.consensus, s.live, 1, Wire::kPlain, blocks), c10::Error);
+  EXPECT_THROW(encode(s.consensus, s.live, 0, Wire::kInt8, blocks), c10::Error);
+  EXPECT_THROW(encode(s.consensus, s.live, 1, Wire::kInt8, blocks.view(at::kChar)), c10::Error);
+  const at::Tensor none;
+  EXPECT_THROW(apply({blocks, Wire::kInt8, 99}, s.momentum, s.consensus, none, s.live, {}, false), c10::Error);
+  EXPECT_THROW(apply({blocks, Wire::kInt2, 100}, s.momentum, s.consensus, none, s.live, {}, false), c10::Error);
+  EXPECT_THROW(apply({blocks, Wire::kPlain, 100}, s.momentum, s.consensus, none, s.live, {}, false), c10::Error);
+  const auto keep = [&](const Wired& sum, const Wired& sent) {
+    apply(sum, s.momentum, s.consensus, sent, s.live, {.restart = Restart::kKeep}, false);
+  };
+  const Wired sum(blocks, Wire::kInt8, 100);
+  EXPECT_NO_THROW(keep(sum, sum));
+  EXPECT_THROW(keep(sum, s.sent), c10::Error);
+  EXPECT_THROW(keep(s.sum, sum), c10::Error);
+  EXPECT_THROW(keep(sum, none), c10::Error);
+  EXPECT_THROW(keep(sum, {blocks, Wire::kInt8, 99}), c10::Error);
+  EXPECT_THROW(keep(sum, {blocks, Wire::kInt8, 100, 0}), c10::Error);
+  EXPECT_THROW(keep(s.sum, s.sent.to(at::kBFloat16)), c10::Error);
+  EXPECT_THROW(left_behind(s.consensus, s.live, s.sent.to(at::kBFloat16)), c10::Error);
+  EXPECT_THROW(left_behind(s.consensus, s.live, {blocks, Wire::kInt8, 100, 0}), c10::Error);
   const at::Tensor rest = at::zeros({100});
   EXPECT_THROW(add_up({}, Wire::kInt8, 1, rest, blocks.clone()), c10::Error);
   EXPECT_THROW(add_up({blocks.narrow(0, 0, 66)}, Wire::kInt8, 1, rest, blocks.clone()), c10::Error);

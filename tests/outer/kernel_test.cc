@@ -62,10 +62,17 @@ void run_everything(const Kernel& kernel, const State& input, const at::Tensor& 
   if (kBitsOf < Wire >> 0 && !all_variants) variants = {{Restart::kKeep, true, true, true}};
   for (const ApplyVariant& variant : variants) {
     const State s = input.clone();
+    const Sent<Wire>* sent = nullptr;
+    if constexpr (kBitsOf < Wire >> 0) {
+      sent = sums;  // in blocks as well
+    } else {
+      sent = s.sent.const_data_ptr<float>();
+    }
     const ApplyJob<Wire> job = {sums,
                                 s.momentum.mutable_data_ptr<float>(),
                                 s.consensus.mutable_data_ptr<float>(),
-                                s.sent.const_data_ptr<float>(),
+                                sent,
+                                1.3f,
                                 s.live.mutable_data_ptr<float>(),
                                 3.7f,
                                 0.3f,

@@ -59,11 +59,11 @@ struct Worker {
     bytes = message.bytes;
     at::Tensor sum = at::zeros({numel});
     for (const Range& stretch : stretches) {
-      for (const auto& [range, values] : format->sum(message, stretch)) {
+      for (const auto& [range, values, own] : format->sum(message, stretch)) {
         sum.narrow(0, range.begin, range.size()).copy_(outer::decode(values));
+        unsent.narrow(0, range.begin, range.size()).sub_(outer::decode(own));
       }
     }
-    unsent.sub_(message.sent.narrow(0, 0, numel));
     return sum;
   }
 

@@ -172,7 +172,8 @@ TEST(Clip, LeavesAdamWAlone) {
 TEST(Clip, TakesABurst) {
   // One step's gradient is a thousand times the others', on both workers.
   const auto gradient = [](int t) { return t == 130 ? 1000.0 : 1.0; };
-  const Distances d = distances([](Toy& toy) { return sgd(toy, 0.1); }, gradient, {.local_steps = 12, .momentum = 0});
+  const Distances d =
+      distances([](Toy& toy) { return sgd(toy, 0.1); }, gradient, {.local_steps = 12, .fragments = 4, .momentum = 0});
   EXPECT_NEAR(d.unclipped, -0.1 * (239 + 1000), 1e-3);
   // 12 steps of the usual length, four times over, instead of the 1011 that the round would have had.
   EXPECT_NEAR(d.clipped, -0.1 * (228 + 48), 1.0);

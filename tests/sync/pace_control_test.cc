@@ -64,9 +64,31 @@ TEST(PaceControl, LatencyLimitsTheNumberOfFragments) {
   far.latency = 0.1;
   PaceControl control(far, {12, 4});
   const Plan plan = control.next({kStep, 0.5, 0});
-  EXPECT_EQ(plan.fragments, 1);
+  EXPECT_EQ(plan.fragments, 2);
+  EXPECT_EQ(plan.local_steps, 4);  // with less latency there would be four
   PaceControl longer(far, {12, 4});
   EXPECT_EQ(longer.next({kStep, 6, 0}).fragments, 4);  // a long round has room for four
+  far.latency = 1;
+  PaceControl farther(far, {12, 4});
+  EXPECT_EQ(farther.next({kStep, 0.5, 0}).fragments, 1);
+}
+
+// One fragment per step while there are enough of them, and then as many as give all the same time, in rounds that are
+// hardly longer than they must be.
+TEST(PaceControl, FragmentsAreAsFreshAsTheirNumberAllows) {
+  for (int wanted = 1; wanted <= 256; ++wanted) {
+    PaceControl control(limits(), {12, 4});
+    const Plan plan = control.next({kStep, (wanted - 0.5) * kStep / PaceControl::kMargin, 0});
+    EXPECT_GE(plan.local_steps, wanted);
+    EXPECT_LT(plan.local_steps, wanted + 4);
+    EXPECT_LE(plan.local_steps, 256);
+    if (wanted <= 4) {
+      EXPECT_EQ(plan, (Plan{wanted, wanted}));
+    }
+    EXPECT_LE(plan.fragments, 4);
+    EXPECT_EQ(plan.local_steps % plan.fragments, 0);
+    EXPECT_EQ(plan.local_steps / plan.fragments, (wanted + 3) / 4);
+  }
 }
 
 TEST(PaceControl, AFixedNumberOfFragmentsIsLeftAlone) {
@@ -182,8 +204,11 @@ RoundTimes hidden_by(double steps) { return {kStep, steps * kStep / PaceControl:
 
 // Fewer bits only where more of them would make rounds long.
 TEST(PaceControl, TheWireIsTheFirstThatMakesRoundsShort) {
-  for (const auto& [steps, wire] :
-       {std::pair{0.1, Wire::kInt4}, {1.0, Wire::kInt4}, {2.9, Wire::kInt4}, {3.2, Wire::kInt2}, {50.0, Wire::kInt2}}) {
+  for (const auto& [steps, wire] : {std::pair{0.1, Wire::kInt4},
+                                    {0.5, Wire::kInt4},
+                                    {0.98, Wire::kInt4},
+                                    {1.1, Wire::kInt2},
+                                    {50.0, Wire::kInt2}}) {
     PaceControl control(with_choice(), {12, 4, Wire::kInt4});
     const Plan plan = control.next(hidden_by(steps));
     EXPECT_EQ(plan.wire, wire) << steps;
@@ -200,7 +225,7 @@ TEST(PaceControl, TheWireDoesNotFlutter) {
   std::mt19937 random(1);
   std::vector<Plan> made;
   for (int round = 0; round < 200; ++round) {
-    made.push_back(control.next(hidden_by(3 * std::uniform_real_distribution<double>(0.85, 1.15)(random))));
+    made.push_back(control.next(hidden_by(std::uniform_real_distribution<double>(0.85, 1.15)(random))));
   }
   int turns = 0;
   for (std::size_t i = 1; i < made.size(); ++i) turns += made[i].wire == made[i - 1].wire ? 0 : 1;
@@ -208,7 +233,7 @@ TEST(PaceControl, TheWireDoesNotFlutter) {
   // A lasting change is followed, in both directions.
   for (int round = 0; round < 4; ++round) control.next(hidden_by(30));
   EXPECT_EQ(control.plan().wire, Wire::kInt2);
-  for (int round = 0; round < 4; ++round) control.next(hidden_by(1.5));
+  for (int round = 0; round < 4; ++round) control.next(hidden_by(0.5));
   EXPECT_EQ(control.plan().wire, Wire::kInt4);
 }
 

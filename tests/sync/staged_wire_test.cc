@@ -65,10 +65,14 @@ class HalvesWire final : public WireFormat {
     return sent;
   }
   std::vector<Arrived> sum(const Message& message, const Range& stretch) const override {
-    return {{stretch, message.payload.narrow(0, stretch.begin, stretch.size())}};
+    return {{stretch, message.payload.narrow(0, stretch.begin, stretch.size()),
+             message.sent.defined() ? message.sent.narrow(0, stretch.begin, stretch.size()) : message.sent}};
   }
-  void visit(StateVisitor& visitor, const std::string& name, Message& message,
-             const std::vector<Range>& /*stretches*/) const override {
+  void visit_sent(StateVisitor& visitor, const std::string& name, Message& message,
+                  const std::vector<Range>& /*stretches*/) const override {
+    if (message.sent.defined()) visitor.tensor(name, message.sent);
+  }
+  void visit_sum(StateVisitor& visitor, const std::string& name, Message& message) const override {
     visitor.tensor(name, message.payload);
   }
   std::int64_t wire_bytes(std::int64_t numel, Wire /*wire*/) const override {

@@ -103,6 +103,31 @@ TEST(Synchronizer, FinishLosesNoProgress) {
   }
 }
 
+// The same in few bits, with gradients that do not fit into them.
+TEST(Synchronizer, RoundingLosesNoProgress) {
+  for (const Wire wire : {Wire::kInt8, Wire::kInt4, Wire::kInt2}) {
+    for (const int steps : {1, 2, 13, 40}) {
+      run_workers(2, [&](const Cluster& cluster) {
+        Toy toy({5, 400});
+        auto optimizer = plain_sgd(toy, 1);
+        Synchronizer sync(cluster, toy, optimizer,
+                          {.local_steps = 4, .fragments = 2, .momentum = 0, .penalty = false, .clip = 0, .wire = wire});
+        const at::Tensor uneven = torch::linspace(0.01, 1, 400).pow(3);
+        for (int i = 0; i < steps; ++i) {
+          toy.set_gradients(1);
+          toy.parameter[1].mutable_grad() = (cluster.rank() == 0 ? 1 : 3) * uneven;
+          sync.step(3);
+        }
+        const bool exchanged = steps >= 4;
+        EXPECT_EQ(sync.consensus().count_nonzero().item<int>() > 0, exchanged && steps > 4);
+        sync.finish();
+        EXPECT_TRUE(torch::allclose(toy.parameter[1], -2.0 * steps * uneven, 1e-5, 1e-5))
+            << name(wire) << " after " << steps << " steps";
+      });
+    }
+  }
+}
+
 TEST(Synchronizer, TrainingGoesOnAfterFinish) {
   run_workers(2, [](const Cluster& cluster) {
     Toy toy({40});
@@ -285,8 +310,8 @@ TEST(Synchronizer, ReportsMemoryInModelCopies) {
   };
   run_workers(2, [&](const Cluster& cluster) {
     measure(cluster, Wire::kPlain, 2, 0.5);  // 2/P in flight
-    // What rounding leaves behind; and in flight what was sent in full, and blocks to send, to add up, and of the sum.
-    measure(cluster, Wire::kInt4, 3, 0.25 * (1 + 2.5 * 4.25 / 32));
+    // What rounding leaves behind; and in flight blocks: sent, to add up, of the sum, and of all sums.
+    measure(cluster, Wire::kInt4, 3, 0.25 * (3.5 * 4.25 / 32));
   });
 }
 
