@@ -434,7 +434,9 @@ class Run {
     group_.all_or_none("write the model", [&] { write_model(); });
     const bool together = result_.recipe.zero == 3;
     if (speaks() || together) result_.sample = task_->sample();
-    if (speaks()) write_atomically(config_.out / "summary.json", summary_json(result_));
+    if (!speaks()) return;
+    write_atomically(config_.out / "summary.json", summary_json(result_));
+    reporter_->finish_metrics();
   }
 
   /// Whoever can't write still takes part in showing the model, which is a collective.

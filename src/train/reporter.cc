@@ -1,5 +1,6 @@
 #include "train/reporter.h"
 
+#include <co2/error.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -83,10 +84,30 @@ void Reporter::record(const Point& point, double validation_loss) {
   latest_.wire = point.wire;
   latest_.clipped = point.clipped;
   metrics_->append(latest_);
+  tell_of_metrics();
   if (finished_) return;
   show(point);
   if (std::isfinite(validation_loss)) {
     message(fmt::format("step {}: validation {} {:.4f}", point.step, words_.loss, validation_loss));
+  }
+}
+
+std::int64_t Reporter::sync_metrics() {
+  metrics_->sync();
+  tell_of_metrics();
+  return metrics_->lines();
+}
+
+void Reporter::finish_metrics() {
+  metrics_->sync();
+  if (!metrics_->problem().empty()) throw DataError(metrics_->problem());
+}
+
+void Reporter::tell_of_metrics() {
+  if (metrics_->problem().empty()) {
+    warned_of_metrics_ = false;
+  } else if (!std::exchange(warned_of_metrics_, true)) {
+    message(fmt::format("{}; training goes on, and what waits is written when there is room", metrics_->problem()));
   }
 }
 

@@ -26,11 +26,10 @@ class Reporter {
   void begin_metrics(const std::filesystem::path& path, std::optional<std::int64_t> go_on_after) {
     metrics_.emplace(path, words_.unit, go_on_after);
   }
-  /// On disk when it returns: how many lines there are.
-  std::int64_t sync_metrics() {
-    metrics_->sync();
-    return metrics_->lines();
-  }
+  /// How many lines there are. They are on disk when it returns, unless it says that there is no room.
+  std::int64_t sync_metrics();
+  /// Throws DataError if some could not be written to the end.
+  void finish_metrics();
   /// Says once where checkpoints are, and every time that one could not be made.
   void saved(const SaveReport& report);
 
@@ -65,12 +64,14 @@ class Reporter {
 
  private:
   void show(const Point& point);
+  void tell_of_metrics();
 
   const TaskWords words_;
   Progress screen_;
   std::optional<MetricsFile> metrics_;
   Metrics latest_{.train_loss = RunResult::kUnknown};
   bool finished_ = false;
+  bool warned_of_metrics_ = false;  // until there is room again
   bool warned_of_loss_ = false;
   bool warned_of_bound_ = false;
   bool warned_of_left_out_ = false;

@@ -1,6 +1,7 @@
 #include "train/run_files.h"
 
 #include <co2/error.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -37,6 +38,10 @@ std::vector<std::string> first_lines(const std::filesystem::path& path, std::int
   return kept;
 }
 
+std::string cannot_write(const std::filesystem::path& path) {
+  return fmt::format("can't write {}: {}", path.string(), std::strerror(errno));
+}
+
 }  // namespace
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, std::string unit, std::optional<std::int64_t> go_on_after)
@@ -48,14 +53,28 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, std::string unit, st
       for (const std::string& line : kept) append(line + "\n");
     });
   }
-  file_.reset(std::fopen(path.c_str(), go_on_after ? "ae" : "we"));
-  if (!file_) throw DataError(fmt::format("can't write {}: {}", path.string(), std::strerror(errno)));
+  file_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (go_on_after ? 0 : O_TRUNC), 0666);
+  if (file_ < 0) throw DataError(cannot_write(path));
+}
+
+MetricsFile::~MetricsFile() { close(file_); }
+
+void MetricsFile::write_what_waits() {
+  problem_.clear();
+  while (!unwritten_.empty()) {
+    const ssize_t written = write(file_, unwritten_.data(), unwritten_.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      problem_ = cannot_write(path_);
+      return;
+    }
+    unwritten_.erase(0, static_cast<std::size_t>(written));
+  }
 }
 
 void MetricsFile::sync() {
-  if (fdatasync(fileno(file_.get())) != 0) {
-    throw DataError(fmt::format("can't write {}: {}", path_.string(), std::strerror(errno)));
-  }
+  write_what_waits();
+  if (fdatasync(file_) != 0) problem_ = cannot_write(path_);
 }
 
 void MetricsFile::append(const Metrics& metrics) {
@@ -74,11 +93,9 @@ void MetricsFile::append(const Metrics& metrics) {
                      {"local_steps", metrics.local_steps},
                      {"wire", name(metrics.wire)},
                      {"clipped_exchanges", metrics.clipped}};
-  const auto line = json.dump() + "\n";
-  if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0) {
-    throw DataError(fmt::format("can't write {}: {}", path_.string(), std::strerror(errno)));
-  }
+  unwritten_ += json.dump() + "\n";
   ++lines_;
+  write_what_waits();
 }
 
 std::string merged_trace(const std::vector<std::string>& documents) {

@@ -33,25 +33,33 @@ struct Metrics {
   std::int64_t clipped = 0;  ///< exchanges so far of which the clip took something
 };
 
-/// metrics.jsonl: whole lines, on disk as soon as they are known.
+/// metrics.jsonl: whole lines, in the file as soon as they are known. A full disk is no reason to lose a run: what could
+/// not be written waits, and goes out with the next line for which there is room.
 class MetricsFile {
  public:
   /// Begins a new file, or goes on with that of an earlier life of the run, after as many lines as there were when it
   /// was saved: what came after them will be written again. Throws DataError.
   MetricsFile(const std::filesystem::path& path, std::string unit, std::optional<std::int64_t> go_on_after);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+
   void append(const Metrics& metrics);
-  /// Everything so far is on disk when it returns.
+  /// Everything so far is on disk when it returns, unless there is a problem().
   void sync();
   std::int64_t lines() const { return lines_; }
+  /// Why the last attempt to write did not succeed; empty if nothing waits.
+  const std::string& problem() const { return problem_; }
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  std::filesystem::path path_;
-  std::string unit_;
+  void write_what_waits();
+
+  const std::filesystem::path path_;
+  const std::string unit_;
   std::int64_t lines_ = 0;
-  std::unique_ptr<std::FILE, Close> file_;
+  int file_ = -1;
+  std::string unwritten_;
+  std::string problem_;
 };
 
 /// One Trace Event document out of one per worker.

@@ -159,6 +159,8 @@ def test_a_full_disk_costs_checkpoints_and_not_the_run(tmp_path):
         assert "could not be made" in result.stdout and "No space left" in result.stderr, result.stderr
         assert steps_saved(run) == [] and not list(run.rglob("*partial*")), "what could not be used takes no space"
         assert weights(run)
+        lines = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+        assert lines == sorted(lines) and lines[-1] == 20, "what found no room was written later"
 
 
 def becomes_a_file(folder):

@@ -2,9 +2,13 @@
 
 #include <co2/error.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/files.h"
 #include "support/temporary.h"
@@ -84,6 +88,33 @@ TEST(Metrics, GoOnWhereTheyWereSaved) {
   EXPECT_EQ(read_file(path), three);
   { MetricsFile file(path, "tokens", 0); }
   EXPECT_EQ(read_file(path), "");
+}
+
+TEST(Metrics, WaitForRoomOnTheDisk) {
+  const test::TestFolder folder;
+  const fs::path path = folder / "metrics.jsonl";
+  MetricsFile file(path, "tokens", std::nullopt);
+  file.append({.step = 1});
+  const auto size = fs::file_size(path);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto ignored = std::signal(SIGXFSZ, SIG_IGN);  // then a write fails as on a full disk, or ends in mid-line
+  const rlimit small{size + 20, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  for (const std::int64_t step : {2, 3}) file.append({.step = step});
+  file.sync();
+  const std::string problem = file.problem();
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, ignored);
+  EXPECT_NE(problem.find("can't write " + path.string()), std::string::npos) << problem;
+  EXPECT_EQ(fs::file_size(path), size + 20);
+  file.append({.step = 4});
+  EXPECT_EQ(file.problem(), "");
+  EXPECT_EQ(file.lines(), 4);
+  std::istringstream lines(read_file(path));
+  std::int64_t step = 0;
+  for (std::string line; std::getline(lines, line);) EXPECT_EQ(nlohmann::json::parse(line)["step"], ++step);
+  EXPECT_EQ(step, 4);
 }
 
 TEST(Every, IsStepsOrTime) {
