@@ -79,17 +79,22 @@ at::Tensor decode(const Wired& values, at::ScalarType dtype) {
 
 namespace with_operators {
 
-double encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire, const at::Tensor& blocks) {
+LaunchNorms encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire,
+                   const at::Tensor& blocks) {
   const at::NoGradGuard no_grad;
   const std::int64_t numel = consensus.numel();
   const at::Tensor values = at::sub(consensus, live).mul_(weight).to(at::kFloat);
-  const Coded coded = encode_rows(padded_rows(values, blocks_for(numel)), wire, blocks);
+  const at::Tensor rows = padded_rows(values, blocks_for(numel));
+  const Coded coded = encode_rows(rows, wire, blocks);
   const auto dtype = consensus.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   at::Tensor scale = coded.scale.to(dtype);
   scale = scale.div(scalar_like(weight, scale));
   const at::Tensor seen = coded.codes.to(dtype).mul_(scale);
-  const at::Tensor norm_of = seen.masked_fill(coded.fits.logical_not(), std::numeric_limits<double>::quiet_NaN());
-  return squared_norm(norm_of.view({-1}));
+  const at::Tensor unfit = coded.fits.logical_not();
+  const at::Tensor norm_of = seen.masked_fill(unfit, std::numeric_limits<double>::quiet_NaN());
+  // (Of a block without a scale, because there is next to nothing in it, all norms are 0.)
+  const at::Tensor scaled = rows.to(dtype).div_(scalar_like(weight, scale)).masked_fill_(scale.eq(0), 0);
+  return {squared_norm(norm_of.view({-1})), squared_norm(scaled.view({-1})), squared_norm(scaled.sub(seen).view({-1}))};
 }
 
 std::int64_t add_up(const std::vector<at::Tensor>& parts, Wire wire, double total_weight, const at::Tensor& rest,

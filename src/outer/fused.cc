@@ -81,8 +81,8 @@ const Kernel& best_kernel() {
 }
 
 template <class Wire>
-double launch(const Kernel& kernel, const float* consensus, const float* live, float weight, Wire* wire, float* sent,
-              std::int64_t size) {
+LaunchNorms launch(const Kernel& kernel, const float* consensus, const float* live, float weight, Wire* wire,
+                   float* sent, std::int64_t size) {
   return sum_over_chunks(size, [&](std::int64_t begin, std::int64_t end) {
     return of<Wire>(kernel).launch(consensus + begin, live + begin, weight, from(wire, begin),
                                    sent == nullptr ? nullptr : sent + begin, end - begin, size >= kStreamFrom);
@@ -116,10 +116,10 @@ std::int64_t add_up(const Kernel& kernel, const AddUpJob<kBits>& job, std::int64
   return of<Block<kBits>>(kernel).add_up(job, 0, blocks);
 }
 
-#define CO2_FOR_WIRE(Wire)                                                                               \
-  template double launch(const Kernel&, const float*, const float*, float, Wire*, float*, std::int64_t); \
-  template ApplyNorms apply(const Kernel&, const ApplyJob<Wire>&, const ApplyVariant&, std::int64_t);    \
-  template double squared_norm(const Kernel&, const Wire*, std::int64_t);                                \
+#define CO2_FOR_WIRE(Wire)                                                                                    \
+  template LaunchNorms launch(const Kernel&, const float*, const float*, float, Wire*, float*, std::int64_t); \
+  template ApplyNorms apply(const Kernel&, const ApplyJob<Wire>&, const ApplyVariant&, std::int64_t);         \
+  template double squared_norm(const Kernel&, const Wire*, std::int64_t);                                     \
   template double next_momentum_squared_norm(const Kernel&, const Wire*, float, const float*, float, std::int64_t);
 CO2_FOR_WIRE(float)
 CO2_FOR_WIRE(Bfloat16)

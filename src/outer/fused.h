@@ -15,8 +15,8 @@ const Kernel& best_kernel();
 
 /// `Wire` is float, Bfloat16 or a Block.
 template <class Wire>
-double launch(const Kernel& kernel, const float* consensus, const float* live, float weight, Wire* wire, float* sent,
-              std::int64_t size);
+LaunchNorms launch(const Kernel& kernel, const float* consensus, const float* live, float weight, Wire* wire,
+                   float* sent, std::int64_t size);
 template <class Wire>
 ApplyNorms apply(const Kernel& kernel, const ApplyJob<Wire>& job, const ApplyVariant& variant, std::int64_t size);
 template <class Wire>

@@ -66,14 +66,27 @@ struct ApplyNorms {
   }
 };
 
+/// Squared 2-norms of what a launch has seen.
+struct LaunchNorms {
+  double sent = 0;      ///< of what the peers will see of this worker's progress
+  double progress = 0;  ///< of all of it
+  double left = 0;      ///< of what rounding to blocks has left of it; numbers count as if it were nothing
+
+  LaunchNorms& operator+=(const LaunchNorms& other) {
+    sent += other.sent;
+    progress += other.progress;
+    left += other.left;
+    return *this;
+  }
+};
+
 /// The loops that touch what goes over the network.
 template <class Wire>
 struct WireKernel {
-  /// Returns the squared norm of the progress that is sent. `sent` may be null, and for blocks it is. `stream` writes
-  /// past the caches, which pays when the arrays are larger than them. Blocks: NaN if one had to be left empty
-  /// (docs/wire.md).
-  double (*launch)(const float* consensus, const float* live, float weight, Wire* wire, float* sent, std::int64_t size,
-                   bool stream);
+  /// `sent` may be null, and for blocks it is. `stream` writes past the caches, which pays when the arrays are larger
+  /// than them. Blocks: the norm of what is sent is NaN if one had to be left empty (docs/wire.md).
+  LaunchNorms (*launch)(const float* consensus, const float* live, float weight, Wire* wire, float* sent,
+                        std::int64_t size, bool stream);
   /// Elements [begin, end) of the job; `begin` is the first of a block.
   using Apply = ApplyNorms (*)(const ApplyJob<Wire>& job, std::int64_t begin, std::int64_t end);
   Apply (*apply)(const ApplyVariant& variant);

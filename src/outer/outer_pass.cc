@@ -87,11 +87,13 @@ double launch(const at::Tensor& consensus, const at::Tensor& live, double weight
   return with_wire(wire, [&](auto* data) {
     return fused::launch(fused::best_kernel(), consensus.const_data_ptr<float>(), live.const_data_ptr<float>(),
                          narrow(weight, "weight"), data, sent.defined() ? sent.mutable_data_ptr<float>() : nullptr,
-                         consensus.numel());
+                         consensus.numel())
+        .sent;
   });
 }
 
-double encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire, const at::Tensor& blocks) {
+LaunchNorms encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire,
+                   const at::Tensor& blocks) {
   check(consensus, "consensus", consensus);
   check(live, "live", consensus);
   check_blocks(blocks, "blocks", wire, blocks_for(consensus.numel()), consensus.device());
@@ -213,62 +215,6 @@ bool is_rounding(const at::Tensor& consensus, const at::Tensor& live, const at::
     if (progress > largest * kRounding) return false;
   }
   return true;
-}
-
-namespace {
-
-/// Up to 64 elements of what was sent, as numbers.
-void read_sent(const float* sent, float /*weight*/, std::int64_t begin, std::int64_t size, float* to) {
-  std::copy_n(sent + begin, size, to);
-}
-void read_sent(const Bfloat16*, float, std::int64_t, std::int64_t, float*) {}  // check_sent() lets none pass
-template <int kBits>
-void read_sent(const Block<kBits>* blocks, float weight, std::int64_t begin, std::int64_t /*size*/, float* to) {
-  constexpr int kGroupBytes = 2 * kBits;
-  const Block<kBits>& block = blocks[begin / kBlock];
-  const float scale = scale_of(block) / weight;
-  for (int group = 0; group < 4; ++group) {  // in an order that the compiler finds vectors in; as in code_of()
-    for (int part = 0; part < 8 / kBits; ++part) {
-      for (int k = 0; k < kGroupBytes; ++k) {
-        const auto byte = static_cast<std::uint8_t>(block.codes[group * kGroupBytes + k] << (8 - kBits - part * kBits));
-        to[group * 16 + part * kGroupBytes + k] =
-            scale * static_cast<float>(static_cast<std::int8_t>(byte) >> (8 - kBits));
-      }
-    }
-  }
-}
-
-}  // namespace
-
-LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const Wired& sent) {
-  check(live, "live", consensus);
-  check_sent(sent, consensus);
-  if (!can_fuse(consensus)) return with_operators::left_behind(consensus, live, sent);
-  const auto* x = consensus.const_data_ptr<float>();
-  const auto* y = live.const_data_ptr<float>();
-  // Rows, so that float32 is enough inside of one, and the compiler may use vectors.
-  LeftBehind result;
-  with_wire(sent, [&](const auto* wire) {
-    for (std::int64_t row = 0; row < consensus.numel(); row += kBlock) {
-      const std::int64_t size = std::min(kBlock, consensus.numel() - row);
-      float s[kBlock] = {};
-      read_sent(wire, static_cast<float>(sent.weight), row, size, s);
-      constexpr std::int64_t kLanes = 8;
-      float progress[kLanes] = {};
-      float left[kLanes] = {};
-      for (std::int64_t i = 0; i < size; ++i) {
-        const float d = x[row + i] - y[row + i];
-        const float rest = d - s[i];
-        progress[i % kLanes] += d * d;
-        left[i % kLanes] += rest * rest;
-      }
-      for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-        result.progress += double{progress[lane]};
-        result.left += double{left[lane]};
-      }
-    }
-  });
-  return result;
 }
 
 double next_momentum_squared_norm(const Wired& sum, const at::Tensor& momentum, const Move& move) {

@@ -34,10 +34,11 @@ double launch(const at::Tensor& consensus, const at::Tensor& live, double weight
 
 /// encode: the launch of a wire of blocks, which takes weight * (consensus - live), in float32, and a weight above 0.
 /// `blocks` are blocks_for(numel) * block_bytes(wire) bytes. What the peers will see of it is in them, as Wired with
-/// that weight: code * (scale / weight), the quotient rounded once per block. Returns its squared 2-norm, of the
-/// products before they are rounded: NaN if a block had no scale that fits (docs/wire.md), which must not be sent. Of
-/// such a block, everything is zeros.
-double encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire, const at::Tensor& blocks);
+/// that weight: code * (scale / weight), the quotient rounded once per block. Of its norms, which are those of the
+/// products before they are rounded, that of what is sent is NaN if a block had no scale that fits (docs/wire.md),
+/// which must not be sent. Of such a block, everything is zeros.
+LaunchNorms encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire,
+                   const at::Tensor& blocks);
 
 /// The stage between two exchanges of blocks, at the owner of a share of them:
 ///     S    = ((p_0 + p_1) + p_2 ...) + total_weight * rest     in float32
@@ -87,13 +88,6 @@ double squared_norm(const Wired& values);
 /// nothing is looked at from here, never.
 bool is_rounding(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& momentum, double rate);
 
-/// Squared 2-norms of progress, and of what is left of it when `sent` has been sent.
-struct LeftBehind {
-  double progress = 0;
-  double left = 0;
-};
-LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const Wired& sent);
-
 /// Squared 2-norm of β momentum + progress_scale * sum, the momentum as it would be before clipping. `sum` and
 /// `momentum` as in apply.
 double next_momentum_squared_norm(const Wired& sum, const at::Tensor& momentum, const Move& move);
@@ -102,14 +96,14 @@ double next_momentum_squared_norm(const Wired& sum, const at::Tensor& momentum, 
 namespace with_operators {
 double launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
               const at::Tensor& sent);
-double encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire, const at::Tensor& blocks);
+LaunchNorms encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire,
+                   const at::Tensor& blocks);
 std::int64_t add_up(const std::vector<at::Tensor>& parts, Wire wire, double total_weight, const at::Tensor& rest,
                     const at::Tensor& out);
 ApplyNorms apply(const Wired& sum, const at::Tensor& momentum, const at::Tensor& consensus, const Wired& sent,
                  const at::Tensor& live, const Move& move, bool want_norm);
 double squared_norm(const Wired& values);
 bool is_rounding(const at::Tensor& consensus, const at::Tensor& live, const at::Tensor& momentum, double rate);
-LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const Wired& sent);
 double next_momentum_squared_norm(const Wired& sum, const at::Tensor& momentum, const Move& move);
 }  // namespace with_operators
 

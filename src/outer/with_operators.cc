@@ -78,12 +78,6 @@ bool is_rounding(const at::Tensor& consensus, const at::Tensor& live, const at::
   return moved.le(size.mul_(kRounding)).all().item<bool>();
 }
 
-LeftBehind left_behind(const at::Tensor& consensus, const at::Tensor& live, const Wired& sent) {
-  const at::NoGradGuard no_grad;
-  const at::Tensor progress = at::sub(consensus, live);
-  return {squared_norm(progress), squared_norm(progress.sub(decode(sent, consensus.scalar_type())))};
-}
-
 double next_momentum_squared_norm(const Wired& sum, const at::Tensor& momentum, const Move& move) {
   const at::NoGradGuard no_grad;
   return squared_norm(at::mul(momentum, move.momentum).add_(decode(sum), move.progress_scale));

@@ -132,13 +132,13 @@ WireFormat::Sent BlockWire::start(Message& message, const std::vector<Progress>&
   const Sent sent =
       snapshot(progress.size(), send.weight, workers, at::kFloat, payload, /*sent=*/{}, [&](std::size_t i) {
         const auto& [range, consensus, live] = progress[i];
-        double squared = 0;
+        outer::LaunchNorms norms;
         for (const BlockLayout::Piece& piece : layout->of_stretch(i)) {
           const Range in_stretch{piece.range.begin - range.begin, piece.range.end - range.begin};
-          squared += outer::encode(cut(consensus, in_stretch), cut(live, in_stretch), send.weight, send.wire,
-                                   payload.narrow(0, piece.begin, piece.bytes));
+          norms += outer::encode(cut(consensus, in_stretch), cut(live, in_stretch), send.weight, send.wire,
+                                 payload.narrow(0, piece.begin, piece.bytes));
         }
-        return squared;
+        return norms;
       });
   const double weight = sent.left_out ? 0 : send.weight;
   message.weight = weight > 0 ? weight : 1;

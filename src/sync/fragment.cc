@@ -81,6 +81,9 @@ void Fragment::inherit(const Fragment& old, double share) {
   since_launch_.add(old.since_launch_, share);
   usual_.include(old.usual_);
   if (!old.momentum_rests_) momentum_rests_ = false;
+  residues_.resize(std::max(residues_.size(), old.residues_.size()));
+  const double of_old = share * static_cast<double>(numel()) / static_cast<double>(old.numel());
+  for (std::size_t g = 0; g < old.residues_.size(); ++g) residues_[g].include(old.residues_[g], of_old);
 }
 
 void Fragment::launch(const Launch& launch) {
@@ -91,35 +94,14 @@ void Fragment::launch(const Launch& launch) {
   exchange.steps = since_launch_.steps;
   if (launch.momentum > 0) momentum_was_set();  // by then another cut of the model may have taken over its elements
 
-  Header header;
-  header.weight = since_launch_.samples;
-  if (recipe_.rate_units) {
-    for (const double sum : since_launch_.rates) header.rates.push_back(sum / since_launch_.unsent_steps);
-  }
   std::vector<WireFormat::Progress> progress;
   for (const Part& part : parts_) progress.push_back({part.range, cut(consensus_, part.range), part.live});
-  const WireFormat::Sent sent =
-      context_.wire.start(exchange.message, progress,
-                          {.weight = header.weight, .wire = launch.wire, .round = launch.round, .where = where_.begin});
-  if (sent.left_out) {
-    header.weight = 0;
-    ++context_.left_out;
-  }
-  const bool sends = header.weight > 0;
-  if (launch.momentum > 0) header.moved = sends ? moved_here() : std::vector<double>(parameter_count());
-  if (launch.momentum > 0 && recipe_.rate_units && in_blocks(launch.wire) && recipe_.restart == Restart::kKeep) {
-    if (sends) header.rates = rates_of_all(std::move(header.rates), exchange.message);
-  } else {
-    residues_.clear();
-  }
-  // In units of the rate. Where that was 0 there can only be what an earlier exchange has left behind.
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const double rate = recipe_.rate_units ? header.rates[parts_[i].group] : 1;
-    if (rate > 0) header.size += sent.squared_norms[i] / (rate * rate);
-  }
-  header.size = std::sqrt(header.size / static_cast<double>(std::max<std::int64_t>(numel(), 1)));
-  header.size *= since_launch_.steps / since_launch_.unsent_steps;  // per round
-  header.check = consensus_check(consensus_, launches_++);
+  const WireFormat::Sent sent = context_.wire.start(
+      exchange.message, progress,
+      {.weight = since_launch_.samples, .wire = launch.wire, .round = launch.round, .where = where_.begin});
+  left_out_ = sent.left_out;
+  if (left_out_) ++context_.left_out;
+  const Header header = header_of(sent, launch);
   exchange.header = to_sum(header);
   exchange.header_work = context_.control.all_reduce(exchange.header, ReduceOp::kSum);
   since_launch_.restart(header.weight > 0 || recipe_.restart != Restart::kKeep);
@@ -129,6 +111,42 @@ void Fragment::launch(const Launch& launch) {
     for (const auto& [range, consensus, live] : progress) live.copy_(consensus);
   }
   in_flight_.push_back(std::move(exchange));
+}
+
+/// What goes with the progress. Remembers what rounding has left of it.
+Header Fragment::header_of(const WireFormat::Sent& sent, const Launch& launch) {
+  const bool sends = since_launch_.samples > 0 && !sent.left_out;
+  Header header;
+  header.weight = sends ? since_launch_.samples : 0;
+  header.check = consensus_check(consensus_, launches_++);
+  std::vector<double> rates(context_.last_rates.size(), 1.0);
+  if (recipe_.rate_units) {
+    for (std::size_t g = 0; g < rates.size(); ++g) rates[g] = since_launch_.rates[g] / since_launch_.unsent_steps;
+  }
+  const bool keeps_rest = recipe_.restart == Restart::kKeep;  // `mix` overwrites some of it: then it counts as fresh
+  residues_.resize(rates.size());
+  if (sends) {
+    std::vector<outer::LaunchNorms> norms(rates.size());
+    for (std::size_t i = 0; i < parts_.size(); ++i) norms[parts_[i].group] += sent.norms[i];
+    // Per round, also of a worker that has sent nothing for several of them.
+    const double rounds = since_launch_.unsent_steps / since_launch_.steps;
+    for (std::size_t g = 0; g < rates.size(); ++g) {
+      Residue& residue = residues_[g];
+      const double all = std::sqrt(norms[g].progress);
+      const double size = residue.size_of(all, rates[g], rounds);
+      const double of_sent = all > 0 ? size * std::sqrt(norms[g].sent) / all : 0;
+      header.size += size * size;
+      header.sent_size += of_sent * of_sent;
+      const double left = keeps_rest ? std::sqrt(norms[g].left) : 0;
+      residue = {left, all > 0 ? size * left / all : 0};
+    }
+    const auto elements = static_cast<double>(std::max<std::int64_t>(numel(), 1));
+    header.size = std::sqrt(header.size / elements);
+    header.sent_size = std::sqrt(header.sent_size / elements);
+  }
+  if (recipe_.rate_units) header.rates = std::move(rates);
+  if (launch.momentum > 0) header.moved = sends ? moved_here() : std::vector<double>(parameter_count());
+  return header;
 }
 
 /// The sum, and how it is to be applied. Changes nothing but what it learns about usual progress.
@@ -147,12 +165,31 @@ Fragment::Arrived Fragment::arrived(const InFlight& exchange) {
   result.rates = context_.last_rates;
   if (result.total_weight == 0) return result;
   result.scale = 1 / (result.total_weight * staleness_gap(exchange, result));
+  result.size = header.sent_size;
   if (recipe_.clip > 0 && recipe_.clip_mode == ClipMode::kUsual) {
     const double factor = usual_.limit(header.size, exchange.steps, recipe_.clip);
     result.scale *= factor;
+    result.size *= factor;
     count_clipped(1 - factor);
   }
   return result;
+}
+
+/// How much of what has arrived momentum shall remember. Some of it may be what rounding has left, at workers and at
+/// owners of blocks, of a time of higher rates. It moves the consensus as it is; but in units of today's rate momentum
+/// would remember a multiple of it, and make it felt when the rate rises again. The workers know how large what they
+/// have sent is in units of its own time: no mean of it is larger, but for what owners add and take away.
+double Fragment::memorable_share(const InFlight& exchange, const Arrived& arrived) const {
+  if (exchange.launch.momentum == 0 || !in_blocks(exchange.launch.wire)) return 1;
+  double squared = 0;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const double scale = arrived.scale / arrived.rates[parts_[i].group];
+    for (const auto& [range, sum, sent] : arrived.sum[i]) squared += scale * scale * outer::squared_norm(sum);
+  }
+  const double size = std::sqrt(squared / static_cast<double>(std::max<std::int64_t>(numel(), 1)));
+  constexpr double kOwners = 1.5;
+  const double most = kOwners * arrived.size;
+  return size > most ? most / size : 1;
 }
 
 // Λ = 1 + ‖x_now - x_then‖ / ‖D‖, never below 1; D = sum / total_weight.
@@ -220,6 +257,7 @@ TransferTime Fragment::apply(bool finishing) {
     nothing = at::zeros_like(consensus_);
   }
   const at::Tensor momentum = momentum_for(move);
+  const double memorable = memorable_share(oldest, arrived);
 
   // The consensus moves under the feet of an exchange that was launched before this apply.
   const bool want_norm = recipe_.penalty && in_flight_.size() > 1;
@@ -234,6 +272,9 @@ TransferTime Fragment::apply(bool finishing) {
       norms += outer::apply(sum, cut(momentum, range), cut(consensus_, range),
                             nothing.defined() ? outer::Wired(cut(nothing, range)) : sent, cut(part.live, in_part), move,
                             want_norm);
+      if (memorable < 1) {
+        cut(momentum, range).sub_(outer::decode(sum, momentum.scalar_type()), (1 - memorable) * move.progress_scale);
+      }
     }
   }
   pool_->give_back(std::move(oldest.message));
@@ -294,32 +335,6 @@ void Fragment::rest_what_nobody_trains(const Arrived& arrived) const {
   });
 }
 
-/// γ of what is sent: fresh progress, made at `rates`, and what rounding left behind of progress that may have been
-/// made at others. In units of the wrong one, momentum would remember a multiple of it, and make it felt when the rate
-/// rises again. As if the two were at right angles: ‖d‖/γ is what they are together, each in its own unit.
-std::vector<double> Fragment::rates_of_all(std::vector<double> rates, const Message& message) {
-  std::vector<outer::LeftBehind> norms(rates.size());
-  for (const Part& part : parts_) {
-    for (const auto& [range, sum, sent] : context_.wire.sum(message, part.range)) {
-      const Range in_part{range.begin - part.range.begin, range.end - part.range.begin};
-      const outer::LeftBehind of_piece = outer::left_behind(cut(consensus_, range), cut(part.live, in_part), sent);
-      norms[part.group].progress += of_piece.progress;
-      norms[part.group].left += of_piece.left;
-    }
-  }
-  residues_.resize(rates.size());
-  for (std::size_t g = 0; g < rates.size(); ++g) {
-    Residue& residue = residues_[g];
-    const double fresh = std::max(norms[g].progress - residue.squared_norm, 0.0);
-    double in_units = 0;
-    if (rates[g] > 0) in_units += fresh / (rates[g] * rates[g]);
-    if (residue.rate > 0) in_units += residue.squared_norm / (residue.rate * residue.rate);
-    if (in_units > 0) rates[g] = std::sqrt((fresh + residue.squared_norm) / in_units);
-    residue = {norms[g].left, rates[g]};
-  }
-  return rates;
-}
-
 std::vector<Range> Fragment::stretches() const {
   std::vector<Range> ranges;
   for (const Part& part : parts_) ranges.push_back(part.range);
@@ -348,8 +363,8 @@ void Fragment::visit(Walk& walk, const std::string& name, bool with_rest) {
   visit_counter(visitor, name + "/launches", launches_);
   residues_.resize(visit_count(visitor, name + "/residues", residues_.size(), context_.last_rates.size()));
   for (std::size_t g = 0; g < residues_.size(); ++g) {
-    visit_amount(visitor, fmt::format("{}/residues/{}/squared_norm", name, g), residues_[g].squared_norm);
-    visit_amount(visitor, fmt::format("{}/residues/{}/rate", name, g), residues_[g].rate);
+    visit_amount(visitor, fmt::format("{}/residues/{}/norm", name, g), residues_[g].norm);
+    visit_amount(visitor, fmt::format("{}/residues/{}/size", name, g), residues_[g].size);
   }
   constexpr std::size_t kMost = 1 << 20;  // a round may be delayed by as many steps
   const std::size_t count = visit_count(visitor, name + "/in_flight", in_flight_.size(), kMost);

@@ -15,6 +15,7 @@
 #include "comm/transfer.h"
 #include "options/recipe.h"
 #include "sync/header.h"
+#include "sync/residue.h"
 #include "sync/usual_progress.h"
 #include "sync/walk.h"
 #include "sync/wire_format.h"
@@ -99,13 +100,19 @@ class Fragment {
            const at::Tensor& consensus, const at::Tensor& momentum, std::vector<Part> parts);
 
   void add_step(double samples, const std::vector<double>& rates) { since_launch_.add_step(samples, rates); }
-  void forget_steps() { since_launch_ = {}; }
+  /// All live parameters are the consensus again.
+  void forget_progress() {
+    since_launch_ = {};
+    residues_.clear();
+  }
   /// Somebody has put a momentum in place.
   void momentum_was_set() { momentum_rests_ = false; }
   /// Another cut of the model: this fragment has `share` of its elements from `old`.
   void inherit(const Fragment& old, double share);
   const Range& where() const { return where_; }
   std::int64_t numel() const { return where_.size(); }
+  /// This worker's progress was left out when it was last launched, and is still with it.
+  bool keeps_what_was_left_out() const { return left_out_ && recipe_.restart == Restart::kKeep; }
 
   /// Starts to exchange this worker's progress.
   void launch(const Launch& launch);
@@ -146,21 +153,17 @@ class Fragment {
     double total_weight = 0;
     std::vector<double> rates;  ///< γ, per parameter group
     double scale = 0;           ///< of the sum: 1 / (Σw Λ), and less if it is a burst
+    double size = 0;            ///< of what workers have sent, in units of the rates at which it was made
     std::vector<double> moved;  ///< how many workers have made progress of each parameter
   };
-  /// What rounding left of a group's progress, and the rate at which that was made.
-  struct Residue {
-    double squared_norm = 0;
-    double rate = 0;
-  };
-
   Arrived arrived(const InFlight& exchange);
   double staleness_gap(const InFlight& exchange, const Arrived& arrived) const;
   double momentum_scale(const InFlight& exchange, const Arrived& arrived) const;
+  double memorable_share(const InFlight& exchange, const Arrived& arrived) const;
   at::Tensor momentum_for(const outer::Move& move);
   std::size_t parameter_count() const;
   std::vector<double> moved_here() const;
-  std::vector<double> rates_of_all(std::vector<double> rates, const Message& message);
+  Header header_of(const WireFormat::Sent& sent, const Launch& launch);
   void rest_what_nobody_trains(const Arrived& arrived) const;
   std::size_t groups() const { return recipe_.rate_units ? context_.last_rates.size() : 0; }
   template <typename Body>
@@ -177,8 +180,9 @@ class Fragment {
   at::Tensor momentum_;
   std::vector<Part> parts_;
   SinceLaunch since_launch_;
-  std::vector<Residue> residues_;  // per parameter group; only where there is momentum to mind them
+  std::vector<Residue> residues_;  // per parameter group; of blocks, if what they leave is kept
   UsualProgress usual_;
+  bool left_out_ = false;
   bool momentum_rests_ = true;  // it is known to be 0
   std::int64_t launches_ = 0;
   std::deque<InFlight> in_flight_;

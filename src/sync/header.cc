@@ -12,7 +12,7 @@
 namespace co2 {
 
 namespace {
-enum Place : std::int64_t { kWeight, kSize, kCheck, kSquaredCheck, kRates };
+enum Place : std::int64_t { kWeight, kSize, kSentSize, kCheck, kSquaredCheck, kRates };
 }  // namespace
 
 at::Tensor to_sum(const Header& header) {
@@ -22,6 +22,7 @@ at::Tensor to_sum(const Header& header) {
   values[kWeight] = header.weight;
   // Who sends nothing has no say; its size may be anything, even infinite.
   values[kSize] = header.weight > 0 ? header.weight * header.size : 0;
+  values[kSentSize] = header.weight > 0 ? header.weight * header.sent_size : 0;
   values[kCheck] = header.check;
   values[kSquaredCheck] = static_cast<double>(header.check) * header.check;
   double* const after_rates = std::transform(header.rates.begin(), header.rates.end(), values + kRates,
@@ -36,6 +37,7 @@ AgreedHeader agreed(const at::Tensor& sums, int workers, std::size_t groups) {
   result.total_weight = values[kWeight];
   const double share = result.total_weight > 0 ? 1 / result.total_weight : 0;
   result.size = share * values[kSize];
+  result.sent_size = share * values[kSentSize];
   const double* const after_rates = values + kRates + groups;
   std::transform(values + kRates, after_rates, std::back_inserter(result.rates), [&](double v) { return share * v; });
   result.moved.assign(after_rates, values + sums.numel());

@@ -276,11 +276,13 @@ void ProgressExchange::apply_all_in_flight() {
 
 // Fragment by fragment: a copy of the whole model at once would be the peak of memory of a whole run.
 void ProgressExchange::average_live_parameters() {
-  for (const Range& range : shard_.fragments(round_.fragments)) {
+  for (const Fragment& fragment : fragments_) {
+    const Range& range = fragment.where();
     const at::Tensor consensus = consensus_.narrow(0, range.begin, range.size());
     const at::Tensor average = shard_.copy_of(live_, range);
-    // Whoever's parameters are not finite is left out here as in every exchange.
-    const bool takes_part = summable({outer::squared_norm(average)}, 1, communicator_->size(), average.scalar_type());
+    // Whoever was left out of the last exchange is left out here, too, and whose parameters can't be added up.
+    const bool takes_part = !fragment.keeps_what_was_left_out() &&
+                            summable(outer::squared_norm(average), 1, communicator_->size(), average.scalar_type());
     const at::Tensor taking_part = at::full({1}, takes_part ? 1.0 : 0.0, at::kDouble);
     context_.control.all_reduce(taking_part, ReduceOp::kSum)->wait();
     const double workers = taking_part.item<double>();
@@ -322,7 +324,7 @@ void ProgressExchange::finish() {
   apply_all_in_flight();
   pool_->release();
   average_live_parameters();
-  for (Fragment& fragment : fragments_) fragment.forget_steps();
+  for (Fragment& fragment : fragments_) fragment.forget_progress();
   changed_ = {{0, shard_.numel()}};
 }
 

@@ -1,13 +1,11 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <vector>
+#include <c10/core/ScalarType.h>
 
 namespace co2 {
 
-/// Whether progress of these squared norms, times its weight, can be added up over the workers in a dtype: it is
+/// Whether progress of this squared norm, times its weight, can be added up over the workers in a dtype: it is
 /// finite, and even if everybody's were as large, the sum would not overflow.
-bool summable(const std::vector<double>& squared_norms, double weight, int workers, at::ScalarType dtype);
+bool summable(double squared_norm, double weight, int workers, c10::ScalarType dtype);
 
 }  // namespace co2

@@ -34,16 +34,17 @@ std::vector<WorkPtr> all_reduce_in_buckets(Communicator& communicator, const at:
 // What is not sent stays with the worker. Not even the NaN goes out that zero times an infinite progress would be.
 WireFormat::Sent WireFormat::snapshot(std::size_t stretches, double weight, int workers, at::ScalarType dtype,
                                       const at::Tensor& payload, const at::Tensor& sent,
-                                      const std::function<double(std::size_t)>& encode) {
+                                      const std::function<outer::LaunchNorms(std::size_t)>& encode) {
   Sent result;
   if (weight > 0) {
-    for (std::size_t i = 0; i < stretches; ++i) result.squared_norms.push_back(encode(i));
-    result.left_out = !summable(result.squared_norms, weight, workers, dtype);
+    double squared = 0;
+    for (std::size_t i = 0; i < stretches; ++i) squared += result.norms.emplace_back(encode(i)).sent;
+    result.left_out = !summable(squared, weight, workers, dtype);
     if (!result.left_out) return result;
   }
   payload.zero_();
   if (sent.defined()) sent.zero_();
-  result.squared_norms.assign(stretches, 0.0);
+  result.norms.assign(stretches, {});
   return result;
 }
 
@@ -70,7 +71,9 @@ class SummedWire final : public WireFormat {
     const Sent sent =
         snapshot(progress.size(), send.weight, communicator_->size(), dtype_, values, message.sent, [&](std::size_t i) {
           const auto& [range, consensus, live] = progress[i];
-          return outer::launch(consensus, live, send.weight, cut(values, range), cut(message.sent, range));
+          const double squared =
+              outer::launch(consensus, live, send.weight, cut(values, range), cut(message.sent, range));
+          return outer::LaunchNorms{.sent = squared, .progress = squared};
         });
     message.works = all_reduce_in_buckets(*communicator_, values, bucket_bytes_);
     message.bytes = wire_bytes(message.numel, send.wire);

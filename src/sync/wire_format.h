@@ -55,7 +55,7 @@ class WireFormat {
   };
   /// What has been sent.
   struct Sent {
-    std::vector<double> squared_norms;  ///< of each stretch, as its peers see it and before it is weighed
+    std::vector<outer::LaunchNorms> norms;  ///< of each stretch, before it is weighed
     bool left_out = false;  ///< the progress is not finite, or too large to be added up: nothing of it was sent
   };
   /// A part of what has arrived.
@@ -93,7 +93,7 @@ class WireFormat {
   /// workers in a dtype, sends nothing: both become zeros.
   static Sent snapshot(std::size_t stretches, double weight, int workers, at::ScalarType dtype,
                        const at::Tensor& payload, const at::Tensor& sent,
-                       const std::function<double(std::size_t)>& encode);
+                       const std::function<outer::LaunchNorms(std::size_t)>& encode);
 };
 
 /// The wire of a recipe between islands, for a shard of so many elements that are like those of `like`.

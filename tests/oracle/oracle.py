@@ -132,12 +132,13 @@ class Since:
 class Exchange:
     """One exchange in flight."""
 
-    def __init__(self, due, D, sent, measured_from, rates, size, steps, beta, trained):
+    def __init__(self, due, D, sent, measured_from, rates, size, steps, beta, trained, sent_size):
         self.due = due                      # the step at which it is applied
         self.D = D                          # what the all-reduce gives: the weighted mean of what was sent
         self.sent = sent                    # s_i, per worker
         self.measured_from = measured_from  # the consensus at the launch
         self.rates = rates                  # gamma per group: the workers' weighted mean; 0 if nobody sent anything
+        self.sent_size = sent_size
         self.size = size                    # the same mean of how large each worker's progress is, in units of gamma
         self.steps = steps                  # that it was made in
         self.beta = beta                    # outer momentum of its round
@@ -152,7 +153,8 @@ class Fragment:
         self.usual, self.usual_steps = 0.0, 1.0  # the size of progress that is usual, and in how many steps
         self.exchanges = 0                       # that it is known from
         # What coding left of each worker's progress: its norm, and the rate at which it was made, per group
-        self.residues = [(np.zeros(groups), np.zeros(groups)) for _ in range(workers)]
+        # Of each worker, what coding has left of its progress in each group: its norm, and what it counts as.
+        self.residues = [np.zeros((2, groups)) for _ in range(workers)]
 
 
 class Round:
@@ -233,6 +235,7 @@ class Oracle:
                     for mine, its in zip(new.since, old.since):
                         mine.add(share * its.samples, share * its.steps, share * its.unsent, share * its.rates)
                     self.take_over_usual(new, old)
+                    self.take_over_residues(new, old, common / (old.where.stop - old.where.start))
             self.old_fragments, self.fragments = self.fragments, fragments
         self.round = following
 
@@ -273,12 +276,6 @@ class Oracle:
         """A rate of zero is replaced by the group's last positive one."""
         self.last_positive = np.where(exchange.rates > 0, exchange.rates, self.last_positive)
         return self.last_positive
-
-    def size(self, fragment, sent, rates):
-        """Root mean square of a worker's progress in units of its rate; what was made at no rate does not count."""
-        gamma = self.per_element(rates)[fragment.where] if self.o["rate_units"] else np.ones_like(sent)
-        in_units = np.divide(sent, gamma, out=np.zeros_like(sent), where=gamma > 0)
-        return np.sqrt(np.square(in_units).sum() / max(len(sent), 1))
 
     def usual_after(self, fragment, steps):
         """Usual progress of so many steps, which may or may not agree in direction."""
@@ -409,24 +406,44 @@ class Oracle:
                         result[begin:end] = True
         return result[where]
 
-    def rates_of_all(self, fragment, w, rates, sent):
-        """gamma of what a worker sends: of fresh progress, and of what coding left behind at other rates, as if the two
-        were at right angles."""
-        if not (self.in_blocks() and self.o["rate_units"] and self.o["restart"] == "keep" and self.beta() > 0):
-            fragment.residues[w] = (np.zeros_like(rates), np.zeros_like(rates))
-            return rates
-        where, (left, left_rates) = fragment.where, fragment.residues[w]
-        d = self.x[where] - self.workers[w].live[where]
+    def size(self, fragment, w, rates, sent):
+        """How large a worker's progress is, and what is sent of it, root mean square in units of the rate and per round. What coding left behind
+        at other rates, or of a pause, keeps the units of its own time; what the norms do not show to be fresh is counted
+        as that. What was made at no rate does not count."""
+        since, where = fragment.since[w], fragment.where
+        leaves = self.in_blocks() and self.o["restart"] == "keep"
+        d = self.x[where] - self.workers[w].live[where] if leaves else sent
+        left, left_sizes = fragment.residues[w]
+        gamma = rates if self.o["rate_units"] else np.ones_like(rates)
         groups = self.per_element(np.arange(len(rates)))[where]
-        result, still_left = rates.copy(), np.zeros_like(rates)
+        sizes, of_sent, residues = np.zeros_like(rates), np.zeros_like(rates), np.zeros((2, len(rates)))
         for g in range(len(rates)):
-            fresh = np.sqrt(max(np.square(d[groups == g]).sum() - left[g] ** 2, 0.0))
-            in_units = np.hypot(fresh / rates[g] if rates[g] > 0 else 0, left[g] / left_rates[g] if left_rates[g] > 0 else 0)
-            if in_units > 0:
-                result[g] = np.hypot(fresh, left[g]) / in_units
-            still_left[g] = np.linalg.norm((d - sent)[groups == g])
-        fragment.residues[w] = (still_left, result)
-        return result
+            whole = np.linalg.norm(d[groups == g])
+            fresh = max(whole - left[g], 0.0)
+            if gamma[g] > 0:
+                sizes[g] += fresh / gamma[g] * since.steps / since.unsent
+            if left[g] > 0:
+                sizes[g] += left_sizes[g] * (whole - fresh) / left[g]
+            if whole > 0:
+                of_sent[g] = sizes[g] * np.linalg.norm(sent[groups == g]) / whole
+            if leaves and whole > 0:
+                still_left = np.linalg.norm((d - sent)[groups == g])
+                residues[:, g] = still_left, sizes[g] * still_left / whole
+        fragment.residues[w] = residues
+        return np.sqrt(np.square([sizes, of_sent]).sum(axis=1) / max(len(sent), 1))
+
+    def take_over_residues(self, new, old, share):
+        """The parts of several fragments' elements, as if they were alike everywhere."""
+        new.residues = [np.hypot(mine, np.sqrt(share) * its) for mine, its in zip(new.residues, old.residues)]
+
+    def memorable(self, exchange, scale, D, gamma):
+        """How much of what has arrived momentum remembers: not more than what the workers have sent, in units of its own
+        time, but for what owners add."""
+        if exchange.beta == 0 or not self.in_blocks():
+            return 1.0
+        size = np.sqrt(np.square(D / gamma).sum() / max(len(D), 1))
+        most = 1.5 * exchange.sent_size * scale
+        return most / size if size > most else 1.0
 
     def restart(self, live, x, sent, move):
         if self.o["restart"] == "paper":
@@ -442,27 +459,24 @@ class Oracle:
                    for worker, since in zip(self.workers, fragment.since)]
         rates = [self.rates_of(since) for since in fragment.since]
         sent = [self.sent(worker, fragment, w) for worker, w in zip(self.workers, weights)]
-        rates = [self.rates_of_all(fragment, w, r, s) if weights[w] > 0 else r
-                 for w, (r, s) in enumerate(zip(rates, sent))]
+        sizes = [self.size(fragment, w, r, s) if weights[w] > 0 else np.zeros(2) for w, (r, s) in enumerate(zip(rates, sent))]
         trained = self.trained(fragment, weights)
         D = np.zeros_like(self.x[fragment.where])
-        size = 0.0
+        size, sent_size = 0.0, 0.0
         if sum(weights) > 0:
             for w, s in zip(weights, sent):
                 D = self.add(D, w * s)
             if self.in_blocks():
                 D = self.passed_on(fragment, D, sum(weights)).astype(np.float64)
             D = D / sum(weights)
-            # Per round, also of a worker that has sent nothing for several of them.
-            size = sum(w * self.size(fragment, s, r) * since.steps / since.unsent for w, s, r, since
-                       in zip(weights, sent, rates, fragment.since)) / sum(weights)
+            size, sent_size = sum(w * its for w, its in zip(weights, sizes)) / sum(weights)
         sent = [self.taken_out(worker, fragment, s) for worker, s in zip(self.workers, sent)]
         if self.restarts_without_apply(f, fragment):
             for worker in self.workers:
                 worker.live[fragment.where] = self.x[fragment.where]
         fragment.in_flight.append(Exchange(self.due(f), D, sent, self.x[fragment.where].copy(),
                                            self.agreed_rates(weights, rates), size, fragment.since[0].steps,
-                                           self.beta(), trained))
+                                           self.beta(), trained, sent_size))
         for w, since in enumerate(fragment.since):
             fragment.since[w] = Since(len(self.case["groups"]))
             if weights[w] == 0 and self.o["restart"] == "keep":
@@ -482,12 +496,14 @@ class Oracle:
     def apply(self, fragment, exchange, finishing=False):
         where = fragment.where
         gamma = self.per_element(self.guarded_rates(exchange))[where] if self.o["rate_units"] else np.ones(len(exchange.D))
-        scale = self.burst_factor(fragment, exchange) / self.staleness_gap(exchange, fragment)
+        unless_burst = self.burst_factor(fragment, exchange)
+        scale = unless_burst / self.staleness_gap(exchange, fragment)
         g = scale * exchange.D / self.rate_in(gamma)
         beta = exchange.beta * exchange.trained
         self.m[where] = self.clip(beta * self.m[where] + g)
         direction = g + beta * self.m[where] if self.o["nesterov"] else self.m[where]
         move = self.o["outer_rate"] * self.rate_out(gamma) * direction
+        self.m[where] -= (1 - self.memorable(exchange, unless_burst, scale * exchange.D, self.rate_in(gamma))) * g
         if exchange.beta == 0 and not self.o["nesterov"]:
             self.m[where] = 0.0  # an exchange without momentum forgets it
         self.x[where] = self.x[where] - move
@@ -548,6 +564,7 @@ class Oracle:
             worker.live = mean.copy()
         for fragment in self.fragments:  # the progress that they stand for has been averaged
             fragment.since = [Since(len(self.case["groups"])) for _ in self.workers]
+            fragment.residues = [np.zeros_like(its) for its in fragment.residues]
         self.x = mean.copy()
         self.forget_rests()
 

@@ -32,6 +32,11 @@ struct Outcome {
   std::vector<std::uint64_t> norms;
   std::vector<at::Tensor> tensors;
 
+  void add(const LaunchNorms& seen) {
+    for (const double norm : {seen.sent, seen.progress, seen.left}) {
+      norms.push_back(std::bit_cast<std::uint64_t>(norm));
+    }
+  }
   bool operator==(const Outcome& other) const {
     bool equal = norms == other.norms && tensors.size() == other.tensors.size();
     for (std::size_t i = 0; equal && i < tensors.size(); ++i) {
@@ -94,10 +99,10 @@ void run_everything(const Kernel& kernel, const State& input, const at::Tensor& 
   }
   const State s = input.clone();
   const at::Tensor wire = reference::copy_at_offset(sum, sum.scalar_type());
-  const double sent_norm =
+  const LaunchNorms of_launch =
       fused::launch(kernel, s.consensus.const_data_ptr<float>(), s.live.const_data_ptr<float>(), 1.7f,
                     static_cast<Wire*>(wire.mutable_data_ptr()), s.sent.mutable_data_ptr<float>(), size);
-  outcome.norms.push_back(std::bit_cast<std::uint64_t>(sent_norm));
+  outcome.add(of_launch);
   outcome.tensors.push_back(wire);
   outcome.tensors.push_back(s.sent);
 }
@@ -112,9 +117,8 @@ void run_everything_in_blocks(const Kernel& kernel, const State& input, bool all
   std::vector<at::Tensor> parts;
   for (const at::Tensor& values : {input.sum, input.sent, input.momentum}) {
     parts.push_back(room());
-    const double norm = fused::launch(kernel, values.const_data_ptr<float>(), input.live.const_data_ptr<float>(), 1.7f,
-                                      static_cast<Form*>(parts.back().mutable_data_ptr()), nullptr, size);
-    outcome.norms.push_back(std::bit_cast<std::uint64_t>(norm));
+    outcome.add(fused::launch(kernel, values.const_data_ptr<float>(), input.live.const_data_ptr<float>(), 1.7f,
+                              static_cast<Form*>(parts.back().mutable_data_ptr()), nullptr, size));
   }
   run_everything<Form>(kernel, input, parts[0], all_variants, outcome);
 

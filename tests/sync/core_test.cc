@@ -245,21 +245,5 @@ TEST(Core, KnowsWhatNobodyTrains) {
   }
 }
 
-TEST(Core, KnowsWhatRoundingLeavesBehind) {
-  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
-    for (const std::int64_t size : {0, 1, 7, 256, 1000}) {
-      at::manual_seed(size);
-      const at::Tensor consensus = at::randn({size}, dtype), live = at::randn({size}, dtype);
-      const at::Tensor sent = at::randn({size}, dtype);
-      const at::Tensor d = (consensus - live).to(at::kDouble);
-      const outer::LeftBehind left = outer::left_behind(consensus, live, sent);
-      EXPECT_NEAR(left.progress, d.square().sum().item<double>(), 1e-6 * (1 + left.progress));
-      EXPECT_NEAR(left.left, (d - sent).square().sum().item<double>(), 1e-6 * (1 + left.left));
-      const outer::LeftBehind by_operators = outer::with_operators::left_behind(consensus, live, sent);
-      EXPECT_NEAR(left.left, by_operators.left, 1e-6 * (1 + left.left));
-    }
-  }
-}
-
 }  // namespace
 }  // namespace co2

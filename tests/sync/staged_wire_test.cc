@@ -47,7 +47,8 @@ class HalvesWire final : public WireFormat {
     Sent sent;
     for (const auto& [range, consensus, live] : progress) {
       const auto cut = [&range = range](const at::Tensor& t) { return t.narrow(0, range.begin, range.size()); };
-      sent.squared_norms.push_back(outer::launch(consensus, live, send.weight, cut(payload), cut(message.sent)));
+      const double squared = outer::launch(consensus, live, send.weight, cut(payload), cut(message.sent));
+      sent.norms.push_back({.sent = squared, .progress = squared});
     }
     const at::Tensor received = at::empty_like(payload);
     const at::Tensor part = at::empty({payload.numel() / first_->size()});

@@ -1,0 +1,22 @@
+#include "sync/residue.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace co2 {
+
+namespace {
+double quotient(double a, double b) { return b > 0 ? a / b : 0; }
+}  // namespace
+
+double Residue::size_of(double all, double rate, double rounds) const {
+  const double fresh = std::max(all - norm, 0.0);
+  return quotient(fresh, rate * rounds) + size * quotient(all - fresh, norm);
+}
+
+void Residue::include(const Residue& other, double share) {
+  norm = std::hypot(norm, std::sqrt(share) * other.norm);
+  size = std::hypot(size, std::sqrt(share) * other.size);
+}
+
+}  // namespace co2
