@@ -2,6 +2,7 @@
 
 #include <co2/co2.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -425,18 +426,37 @@ class Run {
     for (const auto& text : group_.gather(to_text(mine))) result_.workers.push_back(figures_from_text(text));
   }
 
+  /// What is most precious first. A file that can't be written keeps no other one from being written, and then all
+  /// workers fail together: one that had ended alone would look to the others like a network that is down.
   void write_results() {
+    const auto timelines = group_.gather(perfetto_json(newest_spans(), origin_, cluster_.rank()));
+    group_.all_or_none("write all results of the run", [&] {
+      std::vector<std::string> problems;
+      const auto attempt = [&](const auto& write) {
+        try {
+          write();
+        } catch (const DataError& problem) {
+          problems.emplace_back(problem.what());
+        }
+      };
+      attempt([&] { write_model(); });
+      const bool together = result_.recipe.zero == 3;
+      if (speaks() || together) result_.sample = task_->sample();
+      if (!speaks()) return;
+      attempt([&] { reporter_->finish_metrics(); });
+      attempt([&] { write_atomically(config_.out / "summary.json", summary_json(result_)); });
+      attempt([&] { write_atomically(config_.out / "trace.json", merged_trace(timelines)); });
+      if (problems.empty()) return;
+      throw DataError(fmt::format("{}; the run has ended, and its other results are in {}", fmt::join(problems, "; "),
+                                  config_.out.string()));
+    });
+  }
+
+  std::vector<Span> newest_spans() {
     auto spans = sync_->trace().spans();
     const auto limit = kSpansInTrace / static_cast<std::size_t>(cluster_.size());
     if (spans.size() > limit) spans.erase(spans.begin(), spans.end() - static_cast<std::ptrdiff_t>(limit));
-    const auto timelines = group_.gather(perfetto_json(spans, origin_, cluster_.rank()));
-    if (speaks()) write_atomically(config_.out / "trace.json", merged_trace(timelines));
-    group_.all_or_none("write the model", [&] { write_model(); });
-    const bool together = result_.recipe.zero == 3;
-    if (speaks() || together) result_.sample = task_->sample();
-    if (!speaks()) return;
-    write_atomically(config_.out / "summary.json", summary_json(result_));
-    reporter_->finish_metrics();
+    return spans;
   }
 
   /// Whoever can't write still takes part in showing the model, which is a collective.

@@ -284,6 +284,27 @@ TEST(Loop, AnUnwritableFolderIsAnErrorOnAllWorkersBeforeTraining) {
   EXPECT_NE(outcome.errors[2].find("another worker"), std::string::npos) << outcome.errors[2];
 }
 
+/// The model above all: days of training must not depend on a timeline.
+TEST(Loop, AResultThatCanNotBeWrittenCostsNoOtherOneAndAllWorkersFailTogether) {
+  const test::TestFolder folder;
+  const std::vector<std::string> results = {"model/model.safetensors", "summary.json", "trace.json"};
+  for (const std::string& blocked : results) {
+    auto config = quick(folder / fmt::format("without-{}", fs::path(blocked).stem().string()));
+    config.steps = 4;
+    // Another run's summary.json would be a reason not to begin, so all of them come in the way while this one trains.
+    const auto block = [&](int rank) {
+      if (rank == 0) fs::create_directories(config.out / blocked / "in the way");
+      return false;
+    };
+    const auto outcome = run_workers(2, config, folder / "screen", block);
+    EXPECT_NE(outcome.errors[0].find(fs::path(blocked).filename().string()), std::string::npos) << outcome.errors[0];
+    EXPECT_NE(outcome.errors[1].find("another worker could not write"), std::string::npos) << outcome.errors[1];
+    for (const std::string& other : results) {
+      EXPECT_EQ(fs::is_regular_file(config.out / other), other != blocked) << other << " without " << blocked;
+    }
+  }
+}
+
 TEST(Loop, AMissingCorpusIsAnErrorOnAllWorkers) {
   const test::TestFolder folder;
   auto config = quick(folder / "run");
