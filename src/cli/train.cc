@@ -15,6 +15,7 @@
 #include "options/recipe.h"
 #include "processes/screen.h"
 #include "processes/worker_group.h"
+#include "train/earlier_run.h"
 #include "train/run_files.h"
 #include "train/task_type.h"
 
@@ -118,6 +119,10 @@ int run_train(const TrainFlags& flags) {
     return 0;
   }
   const std::string config_text = complete.dump(2) + "\n";
+  // Before anything is written or started. Under a launcher workers find out together.
+  if (flags.resume && !placement && train::is_complete(config.out, config.steps)) {
+    return tell_that_it_is_complete(config, flags.json);
+  }
   if (flags.resume && (!placement || placement->rendezvous.rank == 0)) {
     processes::show(stderr, changes_text(of_run, complete));
   }

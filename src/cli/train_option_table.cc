@@ -116,7 +116,7 @@ OptionList run_options() {
                                  CO2_FIELD(init_from)));
   options.push_back(option::text("checkpoint-every",
                                  "Steps (500), or time (90s, 10m, 1.5h), between two checkpoints; one is also made "
-                                 "when the run is stopped; 0: none at all",
+                                 "when the run is stopped, and at its end; 0: none at all",
                                  CO2_FIELD(checkpoint_every)));
   options.back().in_lab = "0";
   options.push_back(

@@ -18,6 +18,7 @@
 #include "checkpoint/safetensors.h"
 #include "support/temporary.h"
 #include "train/gpt/gpt_options.h"
+#include "train/run_files.h"
 #include "train/validate.h"
 
 namespace co2::train {
@@ -273,6 +274,43 @@ TEST(Loop, AStoppedRunGoesOnAsIfNothingHadHappened) {
       EXPECT_EQ(without_times(config.out / "metrics.jsonl"), without_times(undisturbed.out / "metrics.jsonl"));
     }
   }
+}
+
+/// From the checkpoint that a run makes at its end: the same model as that of one that was to take all steps at once.
+TEST(Loop, AFinishedRunIsLeftAloneUnlessItIsGivenMoreSteps) {
+  const test::TestFolder folder;
+  const auto config_of = [&](const std::string& name, std::int64_t steps) {
+    auto config = quick(folder / name);
+    config.steps = steps;
+    config.schedule = "constant";
+    config.sync.momentum = 0.3;
+    return config;
+  };
+  run_workers(2, config_of("whole", 14), folder / "screen");
+  auto config = config_of("run", 9);
+  const auto first = run_workers(2, config, folder / "screen");
+  ASSERT_EQ(first.errors, (std::vector<std::string>{"", ""}));
+  EXPECT_EQ(first.results[0].checkpoints.made, 1);
+  EXPECT_EQ(first.results[0].checkpoints.newest.filename(), "step-000000000009");
+
+  config.resume = true;
+  const auto model = read_file(config.out / "model/model.safetensors");
+  const auto lines = read_file(config.out / "metrics.jsonl");
+  const auto again = run_workers(2, config, folder / "screen");
+  EXPECT_EQ(again.errors, (std::vector<std::string>{"", ""}));
+  EXPECT_TRUE(again.results[0].was_complete && again.results[1].was_complete);
+  config.steps = 8;
+  const auto fewer = run_workers(2, config, folder / "screen");
+  EXPECT_NE(fewer.errors[0].find("has taken 9 already"), std::string::npos) << fewer.errors[0];
+  EXPECT_EQ(read_file(config.out / "model/model.safetensors"), model);
+  EXPECT_EQ(read_file(config.out / "metrics.jsonl"), lines);
+  EXPECT_FALSE(fs::exists(config.out / kNextConfigFile));
+
+  config.steps = 14;
+  const auto more = run_workers(2, config, folder / "screen");
+  ASSERT_EQ(more.errors, (std::vector<std::string>{"", ""}));
+  EXPECT_FALSE(more.results[0].was_complete);
+  EXPECT_EQ(read_file(config.out / "model/model.safetensors"), read_file(folder / "whole/model/model.safetensors"));
 }
 
 TEST(Loop, AnUnwritableFolderIsAnErrorOnAllWorkersBeforeTraining) {
