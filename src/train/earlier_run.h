@@ -16,4 +16,7 @@ bool is_complete(const std::filesystem::path& folder, std::int64_t steps);
 /// What there is to say then.
 std::string complete_text(const std::filesystem::path& folder, std::int64_t steps);
 
+/// Whether there is something to go on from, good or not. Throws DataError.
+bool has_checkpoints(const std::filesystem::path& folder);
+
 }  // namespace co2::train

@@ -257,7 +257,10 @@ def test_a_folder_with_a_run_in_it_is_left_alone(tmp_path):
     (["--resume", "run", "--out", "elsewhere"], 2, "leave out --out"),
     (["--resume", "run", "--config", "x.toml"], 2, "leave out --config"),
     (["--resume", "run", "--workers", 3, "--island-size", 2], 2, "island"),
-    (["--resume", "run", "--steps", 8, "--local-steps", 6], 4, "another model, kind of optimizer, or other options"),
+    (["--resume", "run", "--steps", 8, "--local-steps", 6, "--wire", "int8"], 2,
+     '--local-steps 6 (was 3), --wire "int8" (was "auto"): the checkpoints in run'),
+    (["--resume", "run", "--steps", 8, "--context", 16], 2, "--context 16 (was 32)"),
+    (["--resume", "run", "--steps", 8, "--optimizer", "sgd"], 2, '--optimizer "sgd" (was "adamw")'),
     (["--resume", "run", "--steps", 3], 2, "has taken 4 already"),
     (["--checkpoint-every", "soon"], 2, "a number of steps"),
     (["--checkpoint-every", "-3"], 2, "a number of steps"),
@@ -282,6 +285,24 @@ def test_a_run_may_be_given_more_steps(tmp_path):
     assert json.loads((run / "config.json").read_text())["steps"] == 10 and not (run / "config.next.json").exists()
     assert json.loads((run / "summary.json").read_text())["steps"] == 10
     assert [line[0] for line in metrics(run)][-1] == 10
+
+
+def test_whether_blocks_are_compared_may_change(tmp_path):
+    run = tmp_path / "run"
+    assert train(run, "--steps", 4).returncode == 0
+    for flag in ("--checksum", "--no-checksum"):
+        steps = json.loads((run / "summary.json").read_text())["steps"]
+        result = co2("train", "--resume", run, "--steps", steps + 2, flag)
+        assert result.returncode == 0 and f"going on after step {steps}" in result.stderr, result.stderr
+
+
+def test_a_run_without_a_checkpoint_begins_anew_with_other_options(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    config = co2("train", *TRAINING, "--steps", 4, "--print-config")
+    (run / "config.json").write_text(config.stdout)  # as if it had been killed before its first checkpoint
+    result = co2("train", "--resume", run, "--local-steps", 2)
+    assert result.returncode == 0 and "from the beginning" in result.stderr, result.stderr
 
 
 def contents(run):
