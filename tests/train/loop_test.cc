@@ -139,11 +139,15 @@ TEST_P(EveryStrategy, TwoWorkersLearnAndWriteEverything) {
   EXPECT_NEAR(summary["validation_loss"].get<double>(), result.validation_loss, 1e-12);
 
   std::vector<std::int64_t> evaluated;
+  std::set<std::pair<std::int64_t, bool>> seen;  // a step that is both has a line for each
   for (const auto& line : lines_of(out / "metrics.jsonl")) {
-    if (!line["validation_loss"].is_null()) evaluated.push_back(line["step"].get<std::int64_t>());
+    const bool of_evaluation = !line["validation_loss"].is_null();
+    EXPECT_TRUE(seen.emplace(line["step"].get<std::int64_t>(), of_evaluation).second) << line;
+    if (of_evaluation) evaluated.push_back(line["step"].get<std::int64_t>());
     EXPECT_TRUE(line["tokens_per_second"].is_number());
   }
   EXPECT_EQ(evaluated, (std::vector<std::int64_t>{10, 20, 30}));
+  EXPECT_TRUE(seen.contains({30, false})) << "the last step ends a period too";
 
   const auto shown = spans_by_worker(Json::parse(read_file(out / "trace.json")));
   EXPECT_EQ(shown.size(), 2u);
