@@ -15,6 +15,7 @@
 #include "options/recipe.h"
 #include "processes/screen.h"
 #include "processes/worker_group.h"
+#include "train/earlier_run.h"
 #include "train/run_files.h"
 #include "train/task_type.h"
 
@@ -81,11 +82,34 @@ std::vector<Setting> settings_of_run(const TrainFlags& flags) {
   return read_run_config(*flags.resume);
 }
 
-/// What has changed since the run was started, or went on the last time.
-std::string changes_text(const std::vector<Setting>& of_run, const nlohmann::ordered_json& now) {
+/// Every option as it was when the run was started, or went on the last time.
+nlohmann::ordered_json options_before(const std::vector<Setting>& of_run) {
   train::TrainConfig config;
   apply_all(config, of_run);
-  const auto before = to_json(config);
+  return to_json(config);
+}
+
+/// What a checkpoint is of can't become another: says which options, before anything starts. Without a checkpoint the
+/// run begins anew, with whatever options.
+void refuse_another_state(const std::filesystem::path& run, const std::string& task,
+                          const nlohmann::ordered_json& before, const nlohmann::ordered_json& now) {
+  std::string text;
+  for (const TrainOption& option : train_options(task)) {
+    const std::string key = option.key();
+    if (!option.shapes_state && !option.shapes_model) continue;
+    if (!before.contains(key) || before[key] == now[key]) continue;
+    text +=
+        fmt::format("{}--{} {} (was {})", text.empty() ? "" : ", ", option.flag, now[key].dump(), before[key].dump());
+  }
+  if (text.empty() || !train::has_checkpoints(run)) return;
+  throw OptionError(fmt::format(
+      "--resume can't go on with {}: the checkpoints in {} are of a run with the old value. Leave it out, or "
+      "begin a new run with the old one's weights (--init-from {})",
+      text, run.string(), (run / "model").string()));
+}
+
+/// What has changed since the run was started, or went on the last time.
+std::string changes_text(const nlohmann::ordered_json& before, const nlohmann::ordered_json& now) {
   std::string text;
   for (const auto& [name, value] : now.items()) {
     if (name == "out" || (before.contains(name) && before[name] == value)) continue;
@@ -118,8 +142,14 @@ int run_train(const TrainFlags& flags) {
     return 0;
   }
   const std::string config_text = complete.dump(2) + "\n";
-  if (flags.resume && (!placement || placement->rendezvous.rank == 0)) {
-    processes::show(stderr, changes_text(of_run, complete));
+  // Before anything is written or started. Under a launcher workers find out together.
+  if (flags.resume && !placement && train::is_complete(config.out, config.steps)) {
+    return tell_that_it_is_complete(config, flags.json);
+  }
+  if (flags.resume) {
+    const auto before = options_before(of_run);
+    refuse_another_state(config.out, config.task, before, complete);
+    if (!placement || placement->rendezvous.rank == 0) processes::show(stderr, changes_text(before, complete));
   }
   if (!placement && config.workers > 1) {
     if (config.out.empty()) config.out = train::claim_default_folder(config);

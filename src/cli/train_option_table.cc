@@ -27,6 +27,12 @@ namespace {
 
 using OptionList = std::vector<TrainOption>;
 
+/// Those of which a checkpoint is; `but` are flags that may change between two lives of a run.
+OptionList shaping_state(OptionList options, const std::vector<std::string>& but) {
+  for (TrainOption& each : options) each.shapes_state = std::ranges::find(but, each.flag) == but.end();
+  return options;
+}
+
 OptionList in_group(const std::string& group, OptionList options) {
   for (TrainOption& each : options) each.group = group;
   return options;
@@ -64,6 +70,7 @@ OptionList workload_options(const std::vector<TaskType>& types) {
   OptionList options;
   options.push_back(option::one_of("task", train::task_names(), "What to train", CO2_FIELD(task)));
   options.push_back(model_option(types));
+  options = shaping_state(std::move(options), {});
   options.push_back(
       option::whole("batch", 1, Highest::kBatch, "Samples per worker and backward pass", CO2_FIELD(batch)));
   options.push_back(option::whole("eval-batches", 1, Highest::kEvalBatches, "Batches per validation, over all workers",
@@ -76,6 +83,7 @@ OptionList optimizer_options() {
   OptionList options;
   options.push_back(
       option::one_of("optimizer", train::optimizer_names(), "The optimizer of each worker", CO2_FIELD(optimizer)));
+  options.back().shapes_state = true;
   options.push_back(option::number("learning-rate", 0, Highest::kLearningRate, option::Ends::kBoth,
                                    "Its highest rate, as for ddp; 0: the model's own", CO2_FIELD(learning_rate)));
   options.push_back(option::number("rate-factor", 0, Highest::kRateFactor, option::Ends::kBoth,
@@ -116,7 +124,7 @@ OptionList run_options() {
                                  CO2_FIELD(init_from)));
   options.push_back(option::text("checkpoint-every",
                                  "Steps (500), or time (90s, 10m, 1.5h), between two checkpoints; one is also made "
-                                 "when the run is stopped; 0: none at all",
+                                 "when the run is stopped, and at its end; 0: none at all",
                                  CO2_FIELD(checkpoint_every)));
   options.back().in_lab = "0";
   options.push_back(
@@ -190,6 +198,7 @@ OptionList sync_options() {
                      "What forward and backward compute in; with bfloat16 the weights themselves stay float32, in "
                      "the shard",
                      CO2_FIELD(sync.compute)));
+  options = shaping_state(std::move(options), {"checksum", "island-size", "zero"});
   return in_group("Between workers (the default is the strategy's own where none is shown)", std::move(options));
 }
 

@@ -5,10 +5,13 @@
 
 #include <csignal>
 
+#include "base/files.h"
 #include "cli/job.h"
 #include "processes/screen.h"
 #include "processes/stop_signal.h"
+#include "train/earlier_run.h"
 #include "train/loop.h"
+#include "train/run_files.h"
 #include "train/summary.h"
 
 namespace co2::cli {
@@ -23,6 +26,7 @@ int run_train_worker(const train::TrainConfig& config, bool json, const std::str
   try {
     share_the_machine(config, cluster);
     const train::RunResult result = train::run(config, cluster, hooks);
+    if (result.was_complete) return cluster.rank() == 0 ? tell_that_it_is_complete(config, json) : 0;
     if (cluster.rank() == 0) {
       processes::show(stdout, json ? train::summary_json(result) : train::format_summary(result));
     }
@@ -34,6 +38,12 @@ int run_train_worker(const train::TrainConfig& config, bool json, const std::str
     processes::show(stderr, fmt::format("co2: stopped: {}\n", error.what()));
     return 128 + stop.signal();
   }
+}
+
+int tell_that_it_is_complete(const train::TrainConfig& config, bool json) {
+  processes::show(stderr, train::complete_text(config.out, config.steps));
+  if (json) processes::show(stdout, read_file(config.out / train::kSummaryFile));
+  return 0;
 }
 
 }  // namespace co2::cli

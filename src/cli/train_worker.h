@@ -11,4 +11,8 @@ namespace co2::cli {
 /// Returns the exit code: 128 + signal if the run was stopped by one, after everything was saved.
 int run_train_worker(const train::TrainConfig& config, bool json, const std::string& config_text);
 
+/// Says that nothing is left to do for the run that is there; as JSON, the summary that it ended with. Returns the exit
+/// code.
+int tell_that_it_is_complete(const train::TrainConfig& config, bool json);
+
 }  // namespace co2::cli

@@ -163,7 +163,7 @@ class Doctor {
     if (cluster_.size() > 1) {
       m.recommendation = recommend(m.situation, recipe);
       m.recommendation_text = in_words(*m.recommendation, m.situation, recipe);
-      m.expectations = expect(m.situation, m.recommendation->plan.local_steps);
+      m.expectations = expect(m.situation, m.recommendation->plan, config_.sync.wire);
       plan = m.recommendation->plan;
     }
     double peak = 0;

@@ -1,5 +1,6 @@
 #include "doctor/expectation.h"
 
+#include <co2/error.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,6 +20,15 @@ constexpr double kInFlight = 2;       // for the fragment on the wire: the messa
 constexpr double kBackward = 2. / 3;  // of a step: what gradients can hide behind
 
 double divided(double a, double b) { return b > 0 ? a / b : 0; }
+
+/// With the wire that was asked for, unless this strategy refuses it: then nobody could train so.
+Recipe recipe_of(Strategy strategy, Wire asked) {
+  try {
+    return resolve({.strategy = strategy, .wire = asked});
+  } catch (const OptionError&) {
+    return resolve({.strategy = strategy});
+  }
+}
 
 }  // namespace
 
@@ -66,22 +76,24 @@ std::string in_words(const Recommendation& r, const Situation& s, const Recipe& 
                     100 * r.cost_share, 100 * recipe.exchange_share, recipe.exchange_share);
 }
 
-std::vector<Expectation> expect(const Situation& s, int local_steps) {
+std::vector<Expectation> expect(const Situation& s, const Plan& plan, Wire asked) {
   const double all = s.workers * s.units_per_step;
-  const double computing = local_steps * s.step;
+  const double computing = plan.local_steps * s.step;
   const auto speed = [&](Strategy strategy) {
-    const Recipe recipe = resolve({.strategy = strategy});
+    const Recipe recipe = recipe_of(strategy, asked);
     switch (recipe.exchange) {
       case Recipe::Exchange::kNothing: return divided(all, s.step);
       case Recipe::Exchange::kGradients:
         return divided(all, s.step + std::max(s.plain_cycles, s.plain_transfer - kBackward * s.step));
       case Recipe::Exchange::kProgress: break;
     }
+    const double share = wire_element_bytes(recipe.adaptive_wire ? plan.wire : recipe.wire, at::kFloat) / kBytes;
+    const double transfer = s.latency + share * std::max(s.plain_transfer - s.latency, 0.0);
     // Who waits for a transfer has nothing else to do with the cycles that it takes.
     const bool blocking = recipe.delay == 0;
     const double round =
-        blocking ? computing + s.transfer + s.outer : std::max(computing, s.transfer) + s.outer + s.cycles;
-    return divided(all * local_steps, round);
+        blocking ? computing + transfer + s.outer : std::max(computing, transfer) + s.outer + share * s.plain_cycles;
+    return divided(all * plan.local_steps, round);
   };
   const double none = speed(Strategy::kNone);
   std::vector<Expectation> result;

@@ -44,8 +44,9 @@ struct Expectation {
   double of_none = 0;
 };
 
-/// For every strategy, with the given τ where it has one.
-std::vector<Expectation> expect(const Situation& situation, int local_steps);
+/// For every strategy, with the plan's τ where it has one, and each with the wire that it would have: the one that was
+/// asked for, and by itself, or where that is refused, its own (docs/wire.md). Where that is chosen with τ, the plan's.
+std::vector<Expectation> expect(const Situation& situation, const Plan& plan, Wire asked);
 
 /// What a worker holds, in bytes.
 struct MemoryNeed {

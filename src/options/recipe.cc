@@ -194,7 +194,7 @@ Recipe resolve(const Options& o) {
   const bool automatic = o.local_steps == kAuto;
   Recipe r = defaults(o.strategy, automatic ? std::min(kFirstLocalSteps, o.max_local_steps) : o.local_steps);
   r.adaptive = automatic && r.exchange == Recipe::Exchange::kProgress;
-  r.fixed_fragments = o.fragments.has_value();
+  r.fixed_fragments = r.adaptive && o.fragments.has_value();
   r.max_local_steps = o.max_local_steps;
   r.exchange_share = o.exchange_share;
   r.checksum = o.checksum;
@@ -237,7 +237,8 @@ Options filled_in(const Options& options) {
   const Recipe recipe = resolve(options);
   Options result = options;
   // A blank is filled in if it may be: `ddp`, say, refuses to be told a momentum, even the one that it would use. What
-  // follows an automatic τ stays blank, or it would no longer follow.
+  // follows an automatic τ stays blank, or it would no longer follow; so does the wire, which follows the number of
+  // workers and their dtype too.
   const auto fill = [&](auto& field, const auto& value) {
     if (field) return;
     field = value;
@@ -257,7 +258,6 @@ Options filled_in(const Options& options) {
   fill(result.clip_mode, recipe.clip_mode);
   fill(result.restart, recipe.restart);
   fill(result.mix, recipe.mix);
-  if (recipe.exchange == Recipe::Exchange::kProgress && !recipe.adaptive_wire) result.wire = recipe.wire;
   return result;
 }
 

@@ -2,6 +2,7 @@
 
 #include <co2/co2.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -27,6 +28,7 @@
 #include "processes/placement.h"
 #include "processes/screen.h"
 #include "sync/control_channel.h"
+#include "train/earlier_run.h"
 #include "train/every.h"
 #include "train/folders.h"
 #include "train/fused_adamw.h"
@@ -71,6 +73,7 @@ class Run {
 
   RunResult execute() {
     prepare_folder();
+    if (result_.was_complete) return result_;
     prepare_task();
     result_.recipe = placed(resolve(config_.sync), cluster_.size());
     optimizer_ = make_optimizer(config_, task_->model());
@@ -114,10 +117,13 @@ class Run {
     group_.all_or_none("write to the output folder", [&] {
       if (!speaks()) return;
       if (config_.out.empty()) config_.out = claim_default_folder(config_);
+      result_.was_complete = config_.resume && is_complete(config_.out, config_.steps);
+      if (result_.was_complete) return;
       const std::string text = hooks_.config_text ? hooks_.config_text(config_) : "";
       config_.resume ? resume_run_folder(config_.out, text) : begin_run_folder(config_.out, text);
     });
-    config_.out = group_.gather(config_.out.string()).front();  // whoever has to do with checkpoints must know it
+    result_.was_complete = !group_.agree(!result_.was_complete);  // rank 0 knows
+    config_.out = group_.gather(config_.out.string()).front();    // whoever has to do with checkpoints must know it
   }
 
   void begin_saving() {
@@ -145,6 +151,7 @@ class Run {
     group_.all_or_none("go on in the output folder", [&] {
       if (speaks()) accept_next_config(config_.out);
     });
+    saved_at_ = step;
     if (!speaks()) return;
     if (state_.newest_loss_step > 0) reporter_->loss(state_.newest_loss, state_.newest_loss_step, 0);
     for (const auto& [path, problem] : saver_->passed_over()) {
@@ -166,8 +173,18 @@ class Run {
     state_.communication = communication();
     if (speaks()) state_.metrics_lines = reporter_->sync_metrics();
     saver_->save(*sync_, [this](StateVisitor& visitor) { visit_loop(visitor); });
+    saved_at_ = state_.steps;
     last_saved_ = Clock::now();
     sync_->restart_clock();  // no computing; but it is part of what training takes
+  }
+
+  /// From here a run goes on that was stopped, or that is given more steps: before finish(), for workers that have been
+  /// averaged are not those that would have trained on. It is not part of what training takes.
+  void save_the_end() {
+    const bool wanted = result_.interrupted || !save_every_.never();
+    if (wanted && saved_at_ != state_.steps) save();
+    saver_->wait();
+    tell_of_checkpoints();
   }
 
   void prepare_task() {
@@ -245,17 +262,16 @@ class Run {
         save_now = save_now || wishes[1] > 0;
       }
       if (!result_.interrupted) evaluate_if_due();
-      if (saver_ && (save_now || result_.interrupted)) save();
+      const bool at_the_end = result_.interrupted || state_.steps == config_.steps;
+      if (saver_ && save_now && !at_the_end) save();
       if (saver_) tell_of_checkpoints();
       if (result_.interrupted) break;
     }
-    if (saver_) {
-      saver_->wait();
-      tell_of_checkpoints();
-    }
     pause_clock();
-    // Once per run, however long it is: apart from the figures of training, which would otherwise depend on its length.
+    // What comes once per run, however long it is, is apart from the figures of training, which would otherwise depend
+    // on its length.
     during_training_ = sync_->trace().total();
+    if (saver_) save_the_end();
     const Clock::time_point training_ended = Clock::now();
     sync_->finish_sharded();  // the largest models do not fit on one worker
     result_.final_exchange_seconds = seconds_since(training_ended);
@@ -425,18 +441,37 @@ class Run {
     for (const auto& text : group_.gather(to_text(mine))) result_.workers.push_back(figures_from_text(text));
   }
 
+  /// What is most precious first. A file that can't be written keeps no other one from being written, and then all
+  /// workers fail together: one that had ended alone would look to the others like a network that is down.
   void write_results() {
+    const auto timelines = group_.gather(perfetto_json(newest_spans(), origin_, cluster_.rank()));
+    group_.all_or_none("write all results of the run", [&] {
+      std::vector<std::string> problems;
+      const auto attempt = [&](const auto& write) {
+        try {
+          write();
+        } catch (const DataError& problem) {
+          problems.emplace_back(problem.what());
+        }
+      };
+      attempt([&] { write_model(); });
+      const bool together = result_.recipe.zero == 3;
+      if (speaks() || together) result_.sample = task_->sample();
+      if (!speaks()) return;
+      attempt([&] { reporter_->finish_metrics(); });
+      attempt([&] { write_atomically(config_.out / kSummaryFile, summary_json(result_)); });
+      attempt([&] { write_atomically(config_.out / "trace.json", merged_trace(timelines)); });
+      if (problems.empty()) return;
+      throw DataError(fmt::format("{}; the run has ended, and its other results are in {}", fmt::join(problems, "; "),
+                                  config_.out.string()));
+    });
+  }
+
+  std::vector<Span> newest_spans() {
     auto spans = sync_->trace().spans();
     const auto limit = kSpansInTrace / static_cast<std::size_t>(cluster_.size());
     if (spans.size() > limit) spans.erase(spans.begin(), spans.end() - static_cast<std::ptrdiff_t>(limit));
-    const auto timelines = group_.gather(perfetto_json(spans, origin_, cluster_.rank()));
-    if (speaks()) write_atomically(config_.out / "trace.json", merged_trace(timelines));
-    group_.all_or_none("write the model", [&] { write_model(); });
-    const bool together = result_.recipe.zero == 3;
-    if (speaks() || together) result_.sample = task_->sample();
-    if (!speaks()) return;
-    write_atomically(config_.out / "summary.json", summary_json(result_));
-    reporter_->finish_metrics();
+    return spans;
   }
 
   /// Whoever can't write still takes part in showing the model, which is a collective.
@@ -492,6 +527,7 @@ class Run {
   double former_wall_ = 0;                    // of former lives of the run
   Overlap former_;
   Clock::time_point last_saved_;
+  std::optional<std::int64_t> saved_at_;  // the step of the newest checkpoint
 };
 
 }  // namespace

@@ -25,7 +25,10 @@ struct RunHooks {
 /// config.out, in which no earlier run may be unless it goes on with it: config.json, metrics.jsonl (a line per control
 /// period and per evaluation), trace.json (all workers' timelines, for Perfetto), summary.json, and model/.
 ///
-/// Throws OptionError, DataError (also if only another worker has a problem with its data), CommError.
+/// A run that was complete before is left as it is (RunResult::was_complete).
+///
+/// Throws OptionError, DataError (also if only another worker has a problem with its data, or with a result that can't
+/// be written; the other results then are), CommError.
 RunResult run(const TrainConfig& config, const Cluster& cluster, const RunHooks& hooks = {});
 
 }  // namespace co2::train

@@ -29,6 +29,8 @@ struct TrainOption {
   bool of_task = false;  ///< a task's own, which others may not have
   /// A task's own that decides what a worker holds or how long a step takes: co2 plan and co2 doctor take it too.
   bool shapes_model = false;
+  /// What checkpoints hold depends on it: a run can't go on with another value.
+  bool shapes_state = false;
   nlohmann::json in_doctor{};  ///< the default of co2 doctor; null: the usual one
   nlohmann::json in_lab{};     ///< the default of co2 lab; null: the usual one
 

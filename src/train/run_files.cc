@@ -127,7 +127,7 @@ std::filesystem::path claim_default_folder(const TrainConfig& config) {
 }
 
 void begin_run_folder(const std::filesystem::path& folder, const std::string& config_text) {
-  for (const char* left : {"metrics.jsonl", "checkpoints", "summary.json"}) {
+  for (const char* left : {"metrics.jsonl", "checkpoints", kSummaryFile}) {
     std::error_code error;
     if (!std::filesystem::exists(folder / left, error)) continue;
     throw DataError(

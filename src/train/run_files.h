@@ -67,6 +67,7 @@ std::string merged_trace(const std::vector<std::string>& documents);
 
 inline constexpr auto kConfigFile = "config.json";
 inline constexpr auto kNextConfigFile = "config.next.json";
+inline constexpr auto kSummaryFile = "summary.json";
 
 /// A new folder for results: runs/<what>-<local time>, with a number after it if that is taken. Throws DataError.
 std::filesystem::path claim_default_folder(const std::string& what);

@@ -69,6 +69,7 @@ struct RunResult {
   double final_exchange_seconds = 0;  ///< of finish(), after which all workers have the same model
   double wall_seconds = 0;            ///< from the first worker's start to the last evaluation
   bool interrupted = false;
+  bool was_complete = false;  ///< before it began: nothing was done, and nothing else here is known
 
   std::vector<WorkerFigures> workers;  ///< by rank
   CheckpointFigures checkpoints;

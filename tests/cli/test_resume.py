@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from program import Started, co2, wait_for
+from program import CO2, Started, co2, wait_for
 
 # 50 or more for a thorough look: CO2_KILLS=50 (make test-kill).
 KILLS = int(os.environ.get("CO2_KILLS", 8))
@@ -112,6 +112,7 @@ def test_another_number_of_workers_goes_on_with_the_same_model(tmp_path):
                    ["--workers", 2, "--island-size", 2, "--zero", 3]):
         copy = tmp_path / "copy"
         shutil.copytree(run, copy)
+        (copy / "summary.json").unlink()  # as if it had been killed after its last checkpoint
         result = co2("train", "--resume", copy, *layout)  # there is nothing left to do but to put all together
         assert result.returncode == 0, result.stderr
         assert "what was in flight was applied" in result.stderr and "going on after step 16" in result.stderr
@@ -182,7 +183,7 @@ def test_a_folder_that_vanishes_costs_checkpoints_and_not_the_run(tmp_path):
     assert code == 0, said
     summary = json.loads((run / "summary.json").read_text())
     assert summary["steps"] == 60 and summary["checkpoints"]["failed"] > 0
-    result = co2("train", "--resume", run)
+    result = co2("train", "--resume", run, "--steps", 70)
     assert result.returncode == 4 and "checkpoints" in result.stderr, result.stderr
 
 
@@ -192,7 +193,7 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     assert train(other, "--steps", 4, "--checkpoint-every", 0, "--context", 16).returncode == 0
     shutil.copytree(run / "checkpoints", other / "checkpoints")
     for layout in ([], ["--workers", 3]):
-        result = co2("train", "--resume", other, *layout)
+        result = co2("train", "--resume", other, "--steps", 8, *layout)
         assert result.returncode == 4 and "another model" in result.stderr, result.stderr
 
 
@@ -224,6 +225,7 @@ def test_the_newest_good_one_is_used(tmp_path):
     assert [(each["step"], each["problem"] is None) for each in told] == \
         [(30, False), (25, False), (20, True), (15, True), (10, True), (5, True)]
     assert "worker-00001.safetensors" in told[0]["problem"]
+    (run / "summary.json").unlink()  # as if it had been killed after its last checkpoint
     result = co2("train", "--resume", run)
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("passed over") == 2 and "going on after step 20" in result.stderr
@@ -255,7 +257,11 @@ def test_a_folder_with_a_run_in_it_is_left_alone(tmp_path):
     (["--resume", "run", "--out", "elsewhere"], 2, "leave out --out"),
     (["--resume", "run", "--config", "x.toml"], 2, "leave out --config"),
     (["--resume", "run", "--workers", 3, "--island-size", 2], 2, "island"),
-    (["--resume", "run", "--local-steps", 6], 4, "another model, kind of optimizer, or other options"),
+    (["--resume", "run", "--steps", 8, "--local-steps", 6, "--wire", "int8"], 2,
+     '--local-steps 6 (was 3), --wire "int8" (was "auto"): the checkpoints in run'),
+    (["--resume", "run", "--steps", 8, "--context", 16], 2, "--context 16 (was 32)"),
+    (["--resume", "run", "--steps", 8, "--optimizer", "sgd"], 2, '--optimizer "sgd" (was "adamw")'),
+    (["--resume", "run", "--steps", 3], 2, "has taken 4 already"),
     (["--checkpoint-every", "soon"], 2, "a number of steps"),
     (["--checkpoint-every", "-3"], 2, "a number of steps"),
     (["--keep", 0], 2, "keep"),
@@ -265,7 +271,7 @@ def test_what_can_not_be(tmp_path, arguments, code, words):
     result = co2("train", *arguments, cwd=tmp_path)
     assert result.returncode == code, result.stderr
     assert words in result.stderr
-    again = co2("train", "--resume", tmp_path / "run")
+    again = co2("train", "--resume", tmp_path / "run", "--steps", 6)
     assert again.returncode == 0, "what did not fit is forgotten: " + again.stderr
     assert "Traceback" not in result.stderr and "terminate" not in result.stderr
 
@@ -279,6 +285,67 @@ def test_a_run_may_be_given_more_steps(tmp_path):
     assert json.loads((run / "config.json").read_text())["steps"] == 10 and not (run / "config.next.json").exists()
     assert json.loads((run / "summary.json").read_text())["steps"] == 10
     assert [line[0] for line in metrics(run)][-1] == 10
+
+
+def test_whether_blocks_are_compared_may_change(tmp_path):
+    run = tmp_path / "run"
+    assert train(run, "--steps", 4).returncode == 0
+    for flag in ("--checksum", "--no-checksum"):
+        steps = json.loads((run / "summary.json").read_text())["steps"]
+        result = co2("train", "--resume", run, "--steps", steps + 2, flag)
+        assert result.returncode == 0 and f"going on after step {steps}" in result.stderr, result.stderr
+
+
+def test_a_run_without_a_checkpoint_begins_anew_with_other_options(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    config = co2("train", *TRAINING, "--steps", 4, "--print-config")
+    (run / "config.json").write_text(config.stdout)  # as if it had been killed before its first checkpoint
+    result = co2("train", "--resume", run, "--local-steps", 2)
+    assert result.returncode == 0 and "from the beginning" in result.stderr, result.stderr
+
+
+def contents(run):
+    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_finished_run_is_complete_and_stays_as_it_is(tmp_path, workers):
+    run = tmp_path / "run"
+    assert train(run, "--steps", 6, "--workers", workers).returncode == 0
+    assert steps_saved(run) == [6], "one at the end, whenever the others are due"
+    before = contents(run)
+    result = co2("train", "--resume", run)
+    assert result.returncode == 0 and "is complete: it has taken all its 6 steps" in result.stderr, result.stderr
+    assert "from the beginning" not in result.stderr and result.stdout == ""
+    told = co2("train", "--resume", run, "--json")
+    assert json.loads(told.stdout) == json.loads((run / "summary.json").read_text())
+    fewer = co2("train", "--resume", run, "--steps", 4)
+    assert fewer.returncode == 2 and "has taken 6 already" in fewer.stderr, fewer.stderr
+    assert contents(run) == before
+    more = co2("train", "--resume", run, "--steps", 10)
+    assert more.returncode == 0 and "going on after step 6" in more.stderr, more.stderr
+    assert steps_saved(run) == [6, 10]
+
+
+def test_a_finished_run_without_a_checkpoint_is_not_begun_anew(tmp_path):
+    run = tmp_path / "run"
+    assert train(run, "--steps", 4, "--checkpoint-every", 0).returncode == 0
+    before = contents(run)
+    result = co2("train", "--resume", run, "--steps", 6)
+    assert result.returncode == 4 and "no checkpoint to go on from" in result.stderr, result.stderr
+    assert contents(run) == before
+
+
+def test_workers_of_a_launcher_find_out_together_that_nothing_is_left_to_do(tmp_path):
+    run = tmp_path / "run"
+    assert train(run, "--steps", 4).returncode == 0
+    before = contents(run)
+    # When rank 0 refuses, the others say (4) that another worker does: the first one to end decides.
+    for more, codes, words in (([], [0], "is complete"), (["--steps", 3], [2, 4], "has taken 4 already")):
+        result = co2("launch", "--workers", 2, "--", CO2, "train", "--resume", run, *more)
+        assert result.returncode in codes and words in result.stderr, result.stderr
+        assert contents(run) == before
 
 
 def losses(run):

@@ -55,6 +55,15 @@ def test_an_interrupted_run_saves_what_there_is(workers, number, tmp_path):
     assert (tmp_path / "run/model/model.safetensors").exists()
 
 
+def test_a_timeline_that_can_not_be_written_does_not_cost_the_model(tmp_path):
+    (tmp_path / "run/trace.json").mkdir(parents=True)
+    result = co2("train", *SMALL, "--workers", 2, "--steps", 5, "--out", "run", cwd=tmp_path)
+    assert result.returncode == 4, result.stderr
+    assert "can't write run/trace.json" in result.stderr and "gloo" not in result.stderr.lower()
+    assert (tmp_path / "run/model/model.safetensors").exists()
+    assert json.loads((tmp_path / "run/summary.json").read_text())["steps"] == 5
+
+
 def worker_of(run, rank):
     """The process of that worker."""
     children = pathlib.Path(f"/proc/{run.process.pid}/task/{run.process.pid}/children").read_text().split()

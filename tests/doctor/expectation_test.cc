@@ -77,7 +77,7 @@ TEST(Expectation, ABoundByCostAsksForNoBandwidth) {
 
 TEST(Expectation, ThroughputFollowsTheFormulas) {
   const Situation s = slow_link();
-  const auto all = expect(s, 24);
+  const auto all = expect(s, {24, 4, Wire::kPlain}, Wire::kPlain);
   ASSERT_EQ(all.size(), all_strategies().size());
   EXPECT_DOUBLE_EQ(all[0].units_per_second, 2 * 1000 / 0.2);
   EXPECT_DOUBLE_EQ(of_none(all, Strategy::kNone), 1);
@@ -90,17 +90,42 @@ TEST(Expectation, ThroughputFollowsTheFormulas) {
     EXPECT_DOUBLE_EQ(of_none(all, hidden), 4.8 / (4.8 + 0.07));
   }
   // Too few steps for the link: it decides.
-  EXPECT_NEAR(of_none(expect(s, 8), Strategy::kCo2), 1.6 / (3.2 + 0.07), 1e-12);
+  EXPECT_NEAR(of_none(expect(s, {8, 4, Wire::kPlain}, Wire::kPlain), Strategy::kCo2), 1.6 / (3.2 + 0.07), 1e-12);
+}
+
+/// A forecast with a wire that a strategy refuses is one of a run that nobody can have.
+TEST(Expectation, EveryStrategyIsExpectedWithTheWireThatItWouldHave) {
+  const Situation s = slow_link();
+  const auto blocking = [](double transfer) { return 1.6 / (1.6 + transfer + 0.01); };
+  const auto hidden = [](double transfer, double cycles) { return 1.6 / (std::max(1.6, transfer) + 0.01 + cycles); };
+  const auto with = [&](double bits) { return s.latency + (s.plain_transfer - s.latency) * bits / 32; };
+  for (const Wire asked : {Wire::kAuto, Wire::kInt2, Wire::kInt4, Wire::kBfloat16, Wire::kPlain}) {
+    const Plan plan{8, 4, asked == Wire::kAuto ? Wire::kInt2 : asked};
+    const auto all = expect(s, plan, asked);
+    for (const Strategy strategy : all_strategies()) {
+      if (strategy == Strategy::kNone || strategy == Strategy::kDdp) continue;
+      const bool mixes = strategy == Strategy::kStreamingDiLoCo || strategy == Strategy::kOverlapLocalSgd;
+      const bool rounds = strategy == Strategy::kCo2 || (mixes && asked != Wire::kAuto);  // the others refuse to
+      const double bits = asked == Wire::kBfloat16           ? 16
+                          : asked == Wire::kPlain || !rounds ? 32
+                          : asked == Wire::kInt4             ? 4.25
+                                                             : 2.25;
+      const bool waits =
+          strategy == Strategy::kLocalSgd || strategy == Strategy::kSlowMo || strategy == Strategy::kDiLoCo;
+      EXPECT_DOUBLE_EQ(of_none(all, strategy), waits ? blocking(with(bits)) : hidden(with(bits), 0.06 * bits / 32))
+          << name(strategy) << " with " << name(asked);
+    }
+  }
 }
 
 TEST(Expectation, GradientsHideBehindBackwardButTakeCycles) {
   Situation s = slow_link();
   s.plain_transfer = 0.1;  // less than backward takes
-  EXPECT_DOUBLE_EQ(of_none(expect(s, 12), Strategy::kDdp), 0.2 / 0.26);
+  EXPECT_DOUBLE_EQ(of_none(expect(s, {12, 4, Wire::kPlain}, Wire::kPlain), Strategy::kDdp), 0.2 / 0.26);
   s.cycles = 0.03;  // half as many for --wire bfloat16, but gradients do not travel so
-  EXPECT_DOUBLE_EQ(of_none(expect(s, 12), Strategy::kDdp), 0.2 / 0.26);
+  EXPECT_DOUBLE_EQ(of_none(expect(s, {12, 4, Wire::kPlain}, Wire::kPlain), Strategy::kDdp), 0.2 / 0.26);
   s.plain_cycles = 0;
-  EXPECT_DOUBLE_EQ(of_none(expect(s, 12), Strategy::kDdp), 1);
+  EXPECT_DOUBLE_EQ(of_none(expect(s, {12, 4, Wire::kPlain}, Wire::kPlain), Strategy::kDdp), 1);
 }
 
 TEST(Expectation, NonsenseInGivesNoNonsenseOut) {
@@ -113,7 +138,7 @@ TEST(Expectation, NonsenseInGivesNoNonsenseOut) {
       EXPECT_GE(r.plan.local_steps, 1);
       EXPECT_LE(r.plan.local_steps, 256);
       EXPECT_GE(r.plan.fragments, 1);
-      EXPECT_EQ(expect(s, r.plan.local_steps).size(), all_strategies().size());
+      EXPECT_EQ(expect(s, r.plan, Wire::kAuto).size(), all_strategies().size());
     }
   }
 }

@@ -34,7 +34,7 @@ Report report(int workers) {
     m.network.transfers = {{1 << 20, 0.1, 80e6}, {4'000'000, 0.4, 80e6}};
     m.recommendation = recommend(m.situation, result.recipe);
     m.recommendation_text = in_words(*m.recommendation, m.situation, result.recipe);
-    m.expectations = expect(m.situation, m.recommendation->plan.local_steps);
+    m.expectations = expect(m.situation, m.recommendation->plan, Wire::kAuto);
   }
   result.measurements = m;
   result.checks = {{"threads", Level::kWarn, "too many", "take fewer"}, {"cores", Level::kOk, "fine", ""}};

@@ -26,6 +26,22 @@ void expect_rejected(const Options& options, const std::vector<std::string>& wor
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
+/// A run goes on with the options that it has written down: they must mean what the blanks meant.
+TEST(Options, FillingInBlanksChangesNothingThatARunDependsOn) {
+  for (const Strategy strategy : all_strategies()) {
+    for (const int local_steps : {kAuto, 3, 12}) {
+      const Options blank{.strategy = strategy, .local_steps = local_steps};
+      const Recipe before = resolve(blank);
+      const Recipe after = resolve(filled_in(blank));
+      EXPECT_EQ(after.fixed_fragments, before.fixed_fragments) << name(strategy) << ", " << local_steps;
+      EXPECT_EQ(after.fragments, before.fragments);
+      EXPECT_EQ(after.momentum_from, before.momentum_from);
+      EXPECT_EQ(after.adaptive_wire, before.adaptive_wire);
+      EXPECT_EQ(filled_in(blank).wire, Wire::kAuto) << "a worker on its own would have another than several have";
+    }
+  }
+}
+
 TEST(Options, DefaultsOfEveryStrategyAreValid) {
   for (const Strategy strategy : all_strategies()) {
     for (const int local_steps : {1, 2, 12, 48}) {

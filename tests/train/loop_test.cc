@@ -18,6 +18,7 @@
 #include "checkpoint/safetensors.h"
 #include "support/temporary.h"
 #include "train/gpt/gpt_options.h"
+#include "train/run_files.h"
 #include "train/validate.h"
 
 namespace co2::train {
@@ -138,11 +139,15 @@ TEST_P(EveryStrategy, TwoWorkersLearnAndWriteEverything) {
   EXPECT_NEAR(summary["validation_loss"].get<double>(), result.validation_loss, 1e-12);
 
   std::vector<std::int64_t> evaluated;
+  std::set<std::pair<std::int64_t, bool>> seen;  // a step that is both has a line for each
   for (const auto& line : lines_of(out / "metrics.jsonl")) {
-    if (!line["validation_loss"].is_null()) evaluated.push_back(line["step"].get<std::int64_t>());
+    const bool of_evaluation = !line["validation_loss"].is_null();
+    EXPECT_TRUE(seen.emplace(line["step"].get<std::int64_t>(), of_evaluation).second) << line;
+    if (of_evaluation) evaluated.push_back(line["step"].get<std::int64_t>());
     EXPECT_TRUE(line["tokens_per_second"].is_number());
   }
   EXPECT_EQ(evaluated, (std::vector<std::int64_t>{10, 20, 30}));
+  EXPECT_TRUE(seen.contains({30, false})) << "the last step ends a period too";
 
   const auto shown = spans_by_worker(Json::parse(read_file(out / "trace.json")));
   EXPECT_EQ(shown.size(), 2u);
@@ -275,6 +280,43 @@ TEST(Loop, AStoppedRunGoesOnAsIfNothingHadHappened) {
   }
 }
 
+/// From the checkpoint that a run makes at its end: the same model as that of one that was to take all steps at once.
+TEST(Loop, AFinishedRunIsLeftAloneUnlessItIsGivenMoreSteps) {
+  const test::TestFolder folder;
+  const auto config_of = [&](const std::string& name, std::int64_t steps) {
+    auto config = quick(folder / name);
+    config.steps = steps;
+    config.schedule = "constant";
+    config.sync.momentum = 0.3;
+    return config;
+  };
+  run_workers(2, config_of("whole", 14), folder / "screen");
+  auto config = config_of("run", 9);
+  const auto first = run_workers(2, config, folder / "screen");
+  ASSERT_EQ(first.errors, (std::vector<std::string>{"", ""}));
+  EXPECT_EQ(first.results[0].checkpoints.made, 1);
+  EXPECT_EQ(first.results[0].checkpoints.newest.filename(), "step-000000000009");
+
+  config.resume = true;
+  const auto model = read_file(config.out / "model/model.safetensors");
+  const auto lines = read_file(config.out / "metrics.jsonl");
+  const auto again = run_workers(2, config, folder / "screen");
+  EXPECT_EQ(again.errors, (std::vector<std::string>{"", ""}));
+  EXPECT_TRUE(again.results[0].was_complete && again.results[1].was_complete);
+  config.steps = 8;
+  const auto fewer = run_workers(2, config, folder / "screen");
+  EXPECT_NE(fewer.errors[0].find("has taken 9 already"), std::string::npos) << fewer.errors[0];
+  EXPECT_EQ(read_file(config.out / "model/model.safetensors"), model);
+  EXPECT_EQ(read_file(config.out / "metrics.jsonl"), lines);
+  EXPECT_FALSE(fs::exists(config.out / kNextConfigFile));
+
+  config.steps = 14;
+  const auto more = run_workers(2, config, folder / "screen");
+  ASSERT_EQ(more.errors, (std::vector<std::string>{"", ""}));
+  EXPECT_FALSE(more.results[0].was_complete);
+  EXPECT_EQ(read_file(config.out / "model/model.safetensors"), read_file(folder / "whole/model/model.safetensors"));
+}
+
 TEST(Loop, AnUnwritableFolderIsAnErrorOnAllWorkersBeforeTraining) {
   const test::TestFolder folder;
   write_atomically(folder / "file", "");
@@ -282,6 +324,27 @@ TEST(Loop, AnUnwritableFolderIsAnErrorOnAllWorkersBeforeTraining) {
   EXPECT_NE(outcome.errors[0].find("--out"), std::string::npos) << outcome.errors[0];
   EXPECT_NE(outcome.errors[1].find("another worker"), std::string::npos) << outcome.errors[1];
   EXPECT_NE(outcome.errors[2].find("another worker"), std::string::npos) << outcome.errors[2];
+}
+
+/// The model above all: days of training must not depend on a timeline.
+TEST(Loop, AResultThatCanNotBeWrittenCostsNoOtherOneAndAllWorkersFailTogether) {
+  const test::TestFolder folder;
+  const std::vector<std::string> results = {"model/model.safetensors", "summary.json", "trace.json"};
+  for (const std::string& blocked : results) {
+    auto config = quick(folder / fmt::format("without-{}", fs::path(blocked).stem().string()));
+    config.steps = 4;
+    // Another run's summary.json would be a reason not to begin, so all of them come in the way while this one trains.
+    const auto block = [&](int rank) {
+      if (rank == 0) fs::create_directories(config.out / blocked / "in the way");
+      return false;
+    };
+    const auto outcome = run_workers(2, config, folder / "screen", block);
+    EXPECT_NE(outcome.errors[0].find(fs::path(blocked).filename().string()), std::string::npos) << outcome.errors[0];
+    EXPECT_NE(outcome.errors[1].find("another worker could not write"), std::string::npos) << outcome.errors[1];
+    for (const std::string& other : results) {
+      EXPECT_EQ(fs::is_regular_file(config.out / other), other != blocked) << other << " without " << blocked;
+    }
+  }
 }
 
 TEST(Loop, AMissingCorpusIsAnErrorOnAllWorkers) {
