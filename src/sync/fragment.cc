@@ -138,7 +138,7 @@ Header Fragment::header_of(const WireFormat::Sent& sent, const Launch& launch) {
       header.size += size * size;
       header.sent_size += of_sent * of_sent;
       const double left = keeps_rest ? std::sqrt(norms[g].left) : 0;
-      residue = {left, all > 0 ? size * left / all : 0};
+      residue = {left, all > 0 && std::isfinite(size) ? size * left / all : 0};  // a rate may be next to nothing
     }
     const auto elements = static_cast<double>(std::max<std::int64_t>(numel(), 1));
     header.size = std::sqrt(header.size / elements);
@@ -361,6 +361,7 @@ void Fragment::visit(Walk& walk, const std::string& name, bool with_rest) {
   since_launch_.visit(visitor, name + "/since_launch", context_.last_rates.size());
   usual_.visit(visitor, name + "/usual");
   visit_counter(visitor, name + "/launches", launches_);
+  co2::visit(visitor, name + "/left_out", left_out_);
   residues_.resize(visit_count(visitor, name + "/residues", residues_.size(), context_.last_rates.size()));
   for (std::size_t g = 0; g < residues_.size(); ++g) {
     visit_amount(visitor, fmt::format("{}/residues/{}/norm", name, g), residues_[g].norm);
