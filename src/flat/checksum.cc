@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <array>
 #include <bit>
 #include <cstring>
 
@@ -10,21 +11,26 @@ namespace co2 {
 
 namespace {
 
+/// Words go to lanes in turn, so that their multiplications do not wait for each other: memory is the limit then.
 std::uint64_t in_host_memory(const at::Tensor& tensor) {
-  std::uint64_t hash = 0x9e3779b97f4a7c15ULL;
-  const auto add = [&](std::uint64_t word) { hash = std::rotl((hash ^ word) * 0xff51afd7ed558ccdULL, 31); };
+  constexpr std::size_t kLanes = 4;
+  const auto mixed = [](std::uint64_t hash, std::uint64_t word) {
+    return std::rotl((hash ^ word) * 0xff51afd7ed558ccdULL, 31);
+  };
+  std::array<std::uint64_t, kLanes> lanes{0x9e3779b97f4a7c15ULL, 0xbf58476d1ce4e5b9ULL, 0x94d049bb133111ebULL,
+                                          0xd6e8feb86659fd93ULL};
   const std::size_t bytes = tensor.nbytes();
   const auto* data = static_cast<const std::byte*>(tensor.const_data_ptr());
+  std::array<std::uint64_t, kLanes> words{};
   std::size_t at = 0;
-  for (std::uint64_t word = 0; at + sizeof(word) <= bytes; at += sizeof(word)) {
-    std::memcpy(&word, data + at, sizeof(word));
-    add(word);
+  for (; at + sizeof(words) <= bytes; at += sizeof(words)) {
+    std::memcpy(words.data(), data + at, sizeof(words));
+    for (std::size_t l = 0; l < kLanes; ++l) lanes[l] = mixed(lanes[l], words[l]);
   }
-  if (at < bytes) {
-    std::uint64_t rest = 0;
-    std::memcpy(&rest, data + at, bytes - at);
-    add(rest);
-  }
+  words.fill(0);
+  if (at < bytes) std::memcpy(words.data(), data + at, bytes - at);
+  std::uint64_t hash = bytes;
+  for (std::size_t l = 0; l < kLanes; ++l) hash = mixed(mixed(hash, lanes[l]), words[l]);
   return hash;
 }
 

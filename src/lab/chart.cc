@@ -41,7 +41,7 @@ Look look_of(const Item& item) {
                                                      {"torchft-diloco", {"#b5508a", "9 4"}},
                                                      {"torchft-diloco-overlap", {"#0072b2", "9 4"}},
                                                      {"torchft-streaming", {"#009e73", "9 4"}}};
-  Look look = kLooks.at(item.peer() ? item.label : item.strategy);
+  Look look = kLooks.at(item.peer() ? item.peer_name : item.strategy);
   if (!item.wire.empty()) look.dashes = "2 3";
   return look;
 }

@@ -125,10 +125,15 @@ class Lab {
   const Item& first_peer() const {
     return *std::find_if(options_.items.begin(), options_.items.end(), [](const Item& item) { return item.peer(); });
   }
-  const Item* co2_item() const {
-    const auto found = std::find_if(options_.items.begin(), options_.items.end(),
-                                    [](const Item& item) { return item.label == "co2"; });
-    return found == options_.items.end() ? nullptr : &*found;
+  /// Peers don't choose τ themselves: they take the choice of a strategy that sends as many bits as they do, or else
+  /// that of co2.
+  const Item* pacemaker() const {
+    for (const char* label : {"streaming-diloco", "co2+plain", "co2"}) {
+      const auto found = std::find_if(options_.items.begin(), options_.items.end(),
+                                      [&](const Item& item) { return item.label == label; });
+      if (found != options_.items.end()) return &*found;
+    }
+    return nullptr;
   }
   static bool automatic(const Item& item) { return !item.config["local_steps"].is_number(); }
 
@@ -136,10 +141,11 @@ class Lab {
     if (!type().has_peers) {
       throw OptionError(fmt::format("--peers do not train the task {}: leave them out", type().name));
     }
-    if (automatic(first_peer()) && co2_item() == nullptr) {
+    if (automatic(first_peer()) && pacemaker() == nullptr) {
       throw OptionError(
-          "peers don't choose τ themselves: give --local-steps a number, or put co2 among the "
-          "--strategies, whose choice they then take");
+          "peers don't choose τ themselves: give --local-steps a number, or put streaming-diloco, co2+plain or co2 "
+          "among "
+          "the --strategies, whose choice they then take");
     }
     for (const Scenario& scenario : options_.scenarios) {
       if (scenario.phases.size() == 1) continue;
@@ -165,10 +171,10 @@ class Lab {
            fmt::format("repeat-{}", repeat + 1);
   }
 
-  /// What co2 settled on in the first repeat at this rate; nothing if it failed.
+  /// What the pacemaker settled on in the first repeat at this rate; nothing if it failed.
   std::optional<int> settled_local_steps(std::size_t scenario) const {
     for (const RunRecord& record : records_) {
-      if (record.scenario == scenario && &options_.items[record.item] == co2_item() && record.figures) {
+      if (record.scenario == scenario && &options_.items[record.item] == pacemaker() && record.figures) {
         return record.figures->local_steps;
       }
     }
@@ -217,7 +223,10 @@ class Lab {
     nlohmann::ordered_json config = item.config;
     if (item.peer() && automatic(item)) {
       const auto local_steps = settled_local_steps(record.scenario);
-      if (!local_steps) throw Error("co2 failed at this rate, so that there is no τ to take from it", 1);
+      if (!local_steps) {
+        throw Error(fmt::format("{} failed at this rate, so that there is no τ to take from it", pacemaker()->label),
+                    1);
+      }
       config["local_steps"] = *local_steps;
     }
     const auto config_file = record.folder / "config.json";
@@ -225,7 +234,7 @@ class Lab {
     RunSpec spec;
     spec.environment = processes::own_environment();
     if (item.peer()) {
-      spec.command = peers_->command(item.label, config_file, record.folder);
+      spec.command = peers_->command(item.peer_name, config_file, record.folder);
     } else {
       spec.command = {kOwnProgram, "train", "--config", config_file, "--worker-out", record.folder, "--json"};
     }

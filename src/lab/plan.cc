@@ -21,20 +21,24 @@ namespace {
 constexpr std::array kTorch{"torch-none", "torch-ddp", "torch-ddp-bf16", "torch-post-local-sgd"};
 constexpr std::array kTorchft{"torchft-local-sgd", "torchft-diloco", "torchft-diloco-overlap", "torchft-streaming"};
 
-long parse_steps(std::string_view text, const std::string& item) {
+/// Cuts "@40" off.
+std::optional<long> take_steps(std::string& item, const char* flag) {
+  const auto at = item.find('@');
+  if (at == std::string::npos) return std::nullopt;
+  const std::string text = item.substr(at + 1);
   long steps = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), steps);
-  if (error == std::errc() && end == text.data() + text.size() && steps > 0) return steps;
-  throw OptionError(fmt::format("'{}' in --strategies: after @ comes a number of steps, as in ddp@40", item));
+  if (error != std::errc() || end != text.data() + text.size() || steps <= 0) {
+    throw OptionError(fmt::format("'{}' in {}: after @ comes a number of steps, as in ddp@40", item, flag));
+  }
+  item.resize(at);
+  return steps;
 }
 
 Item parse_item(const std::string& text) {
   Item item{.label = text};
   std::string rest = text;
-  if (const auto at = rest.find('@'); at != std::string::npos) {
-    item.steps = parse_steps(std::string_view(rest).substr(at + 1), text);
-    rest.resize(at);
-  }
+  item.steps = take_steps(rest, "--strategies");
   if (const auto plus = rest.find('+'); plus != std::string::npos) {
     item.wire = rest.substr(plus + 1);
     if (item.wire.empty()) {
@@ -95,17 +99,21 @@ std::vector<Item> parse_peers(std::string_view text) {
   std::vector<std::string> known{"torch", "torchft"};
   known.insert(known.end(), kTorch.begin(), kTorch.end());
   known.insert(known.end(), kTorchft.begin(), kTorchft.end());
-  const auto add_all = [&](const auto& names) {
-    for (const char* name : names) add(items, Item{.label = name}, "--peers");
-  };
   for (const std::string_view name : split(text, ',')) {
-    const std::string part(name);
+    std::string part(name);
+    const std::optional<long> steps = take_steps(part, "--peers");
+    const auto add_all = [&](const auto& names) {
+      for (const char* each : names) {
+        std::string label = steps ? fmt::format("{}@{}", each, *steps) : each;
+        add(items, Item{.label = std::move(label), .peer_name = each, .steps = steps}, "--peers");
+      }
+    };
     if (part == "torch") {
       add_all(kTorch);
     } else if (part == "torchft") {
       add_all(kTorchft);
     } else if (std::find(known.begin(), known.end(), part) != known.end()) {
-      add(items, Item{.label = part}, "--peers");
+      add_all(std::array{part.c_str()});
     } else {
       throw OptionError(fmt::format("--peers '{}' is not known{} Allowed: {}", part, did_you_mean(part, known),
                                     fmt::join(known, ", ")));

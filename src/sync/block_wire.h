@@ -6,7 +6,7 @@
 namespace co2 {
 
 /// The version of what block wires send to each other.
-inline constexpr int kBlockFormat = 1;
+inline constexpr int kBlockFormat = 2;
 
 /// `int8`, `int4` and `int2`: blocks of whole numbers with a scale (docs/wire.md). In two stages: every worker sends
 /// each other one the part that that one owns; owners add up, round the sum, keep the rest for their next one, and tell

@@ -86,6 +86,13 @@ void Fragment::inherit(const Fragment& old, double share) {
   for (std::size_t g = 0; g < old.residues_.size(); ++g) residues_[g].include(old.residues_[g], of_old);
 }
 
+void Fragment::forget_progress() {
+  since_launch_ = {};
+  residues_.clear();
+  trained_here_.overlook(live_parameters());
+  trained_here_.restart();
+}
+
 void Fragment::launch(const Launch& launch) {
   show_what_arrives();
   InFlight exchange;
@@ -109,6 +116,7 @@ void Fragment::launch(const Launch& launch) {
   // the progress that has just been launched would be measured, and sent, once more.
   if (recipe_.restart == Restart::kPaper && recipe_.delay != 0 && in_flight_.empty()) {
     for (const auto& [range, consensus, live] : progress) live.copy_(consensus);
+    trained_here_.overlook(live_parameters());
   }
   in_flight_.push_back(std::move(exchange));
 }
@@ -145,7 +153,11 @@ Header Fragment::header_of(const WireFormat::Sent& sent, const Launch& launch) {
     header.sent_size = std::sqrt(header.sent_size / elements);
   }
   if (recipe_.rate_units) header.rates = std::move(rates);
-  if (launch.momentum > 0) header.moved = sends ? moved_here() : std::vector<double>(parameter_count());
+  if (launch.momentum > 0) {
+    header.trained = trained_here(sends);
+  } else {
+    trained_here_.forget();
+  }
   return header;
 }
 
@@ -156,7 +168,7 @@ Fragment::Arrived Fragment::arrived(const InFlight& exchange) {
   Arrived result;
   for (const Part& part : parts_) result.sum.push_back(context_.wire.sum(exchange.message, part.range));
   result.total_weight = header.total_weight;
-  result.moved = header.moved;
+  result.trained = header.trained;
   // γ on both sides, so that progress arrives at the scale at which it was made: what the rate is, matters only to what
   // momentum remembers. A rate of zero has no units to speak of: the last positive one stands in for it.
   for (std::size_t g = 0; g < header.rates.size(); ++g) {
@@ -238,6 +250,7 @@ TransferTime Fragment::apply(bool finishing) {
                       index_, trace);
   }
   oldest.later.show();
+  if (trained_here_.looks()) trained_here_.look(live_parameters());
 
   const Clock::time_point begin = Clock::now();
   const Arrived arrived = this->arrived(oldest);
@@ -277,6 +290,7 @@ TransferTime Fragment::apply(bool finishing) {
       }
     }
   }
+  trained_here_.overlook(live_parameters());
   pool_->give_back(std::move(oldest.message));
   in_flight_.pop_front();  // before anything that may throw: it must not be applied again
   if (move.clip > 0) count_clipped(norms.momentum > 0 ? std::sqrt(norms.clipped / norms.momentum) : 0);
@@ -313,25 +327,41 @@ std::size_t Fragment::parameter_count() const {
   return count;
 }
 
-/// Of which parameters this worker has made progress. What rounding has left behind is some, too.
-std::vector<double> Fragment::moved_here() const {
-  std::vector<double> moved;
+std::vector<at::Tensor> Fragment::live_parameters() const {
+  std::vector<at::Tensor> live;
+  for_each_parameter([&](const Part& part, const Range& where) {
+    live.push_back(cut(part.live, {where.begin - part.range.begin, where.end - part.range.begin}));
+  });
+  return live;
+}
+
+/// What it tells about them: nothing was trained, if it sends nothing. With `keep` it tells later what it keeps now.
+/// Nor was what has changed by no more than rounding, at next to no rate: momentum, which is in units of the rate,
+/// would remember it as something large.
+std::vector<double> Fragment::trained_here(bool sends) {
+  trained_here_.look(live_parameters());
+  std::vector<double> trained = sends ? trained_here_.answer() : std::vector<double>(parameter_count());
+  if (sends || recipe_.restart != Restart::kKeep) trained_here_.restart();
+  auto each = trained.begin();
   for_each_parameter([&](const Part& part, const Range& where) {
     const Range in_part{where.begin - part.range.begin, where.end - part.range.begin};
     const double rate = context_.last_rates[part.group];
-    const bool rests = outer::is_rounding(cut(consensus_, where), cut(part.live, in_part), cut(momentum_, where), rate);
-    moved.push_back(rests ? 0 : 1);
+    if (*each == 1 &&
+        outer::is_rounding(cut(consensus_, where), cut(part.live, in_part), cut(momentum_, where), rate)) {
+      *each = 0;
+    }
+    ++each;
   });
-  return moved;
+  return trained;
 }
 
-/// A parameter of which nobody has made any progress, because it is frozen for a while, must not go on moving by
-/// momentum alone.
+/// A parameter that nobody trains, because it is frozen for a while, must not go on moving by momentum alone. What is
+/// yet to be heard of it still arrives.
 void Fragment::rest_what_nobody_trains(const Arrived& arrived) const {
-  if (arrived.moved.empty()) return;  // there is no momentum
-  auto moved = arrived.moved.begin();
+  if (arrived.trained.empty()) return;  // there is no momentum
+  auto trained = arrived.trained.begin();
   for_each_parameter([&](const Part&, const Range& where) {
-    if (*moved++ == 0) cut(momentum_, where).zero_();
+    if (*trained++ == 0) cut(momentum_, where).zero_();
   });
 }
 
@@ -360,6 +390,7 @@ void Fragment::visit(Walk& walk, const std::string& name, bool with_rest) {
   if (walk.reads()) momentum_was_set();
   since_launch_.visit(visitor, name + "/since_launch", context_.last_rates.size());
   usual_.visit(visitor, name + "/usual");
+  trained_here_.visit(visitor, name + "/trained_here", parameter_count());
   visit_counter(visitor, name + "/launches", launches_);
   co2::visit(visitor, name + "/left_out", left_out_);
   residues_.resize(visit_count(visitor, name + "/residues", residues_.size(), context_.last_rates.size()));
@@ -393,8 +424,8 @@ void Fragment::visit(Walk& walk, const std::string& name, bool with_rest) {
     visit_amount(visitor, prefix + "/moved", exchange.moved);
     if (exchange.launch.momentum >= 1) refuse_damaged(prefix + "/momentum", exchange.launch.momentum);
     if (walk.reads()) {
-      const std::size_t moved = exchange.launch.momentum > 0 ? parameter_count() : 0;
-      exchange.header = to_sum({.rates = std::vector<double>(groups()), .moved = std::vector<double>(moved)});
+      const std::size_t trained = exchange.launch.momentum > 0 ? parameter_count() : 0;
+      exchange.header = to_sum({.rates = std::vector<double>(groups()), .trained = std::vector<double>(trained)});
     }
     context_.wire.visit_sent(visitor, prefix + "/sent", exchange.message, stretches());
     std::vector<WorkPtr> works = exchange.message.works;

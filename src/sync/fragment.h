@@ -16,6 +16,7 @@
 #include "options/recipe.h"
 #include "sync/header.h"
 #include "sync/residue.h"
+#include "sync/trained_here.h"
 #include "sync/usual_progress.h"
 #include "sync/walk.h"
 #include "sync/wire_format.h"
@@ -101,10 +102,7 @@ class Fragment {
 
   void add_step(double samples, const std::vector<double>& rates) { since_launch_.add_step(samples, rates); }
   /// All live parameters are the consensus again.
-  void forget_progress() {
-    since_launch_ = {};
-    residues_.clear();
-  }
+  void forget_progress();
   /// Somebody has put a momentum in place.
   void momentum_was_set() { momentum_rests_ = false; }
   /// Another cut of the model: this fragment has `share` of its elements from `old`.
@@ -151,10 +149,10 @@ class Fragment {
   struct Arrived {
     std::vector<std::vector<WireFormat::Arrived>> sum;  ///< of each part of the fragment
     double total_weight = 0;
-    std::vector<double> rates;  ///< γ, per parameter group
-    double scale = 0;           ///< of the sum: 1 / (Σw Λ), and less if it is a burst
-    double size = 0;            ///< of what workers have sent, in units of the rates at which it was made
-    std::vector<double> moved;  ///< how many workers have made progress of each parameter
+    std::vector<double> rates;    ///< γ, per parameter group
+    double scale = 0;             ///< of the sum: 1 / (Σw Λ), and less if it is a burst
+    double size = 0;              ///< of what workers have sent, in units of the rates at which it was made
+    std::vector<double> trained;  ///< how many workers have trained each parameter
   };
   Arrived arrived(const InFlight& exchange);
   double staleness_gap(const InFlight& exchange, const Arrived& arrived) const;
@@ -162,8 +160,9 @@ class Fragment {
   double memorable_share(const InFlight& exchange, const Arrived& arrived) const;
   at::Tensor momentum_for(const outer::Move& move);
   std::size_t parameter_count() const;
-  std::vector<double> moved_here() const;
+  std::vector<at::Tensor> live_parameters() const;
   Header header_of(const WireFormat::Sent& sent, const Launch& launch);
+  std::vector<double> trained_here(bool sends);
   void rest_what_nobody_trains(const Arrived& arrived) const;
   std::size_t groups() const { return recipe_.rate_units ? context_.last_rates.size() : 0; }
   template <typename Body>
@@ -181,6 +180,7 @@ class Fragment {
   std::vector<Part> parts_;
   SinceLaunch since_launch_;
   std::vector<Residue> residues_;  // per parameter group; of blocks, if what they leave is kept
+  TrainedHere trained_here_;       // while there is momentum
   UsualProgress usual_;
   bool left_out_ = false;
   bool momentum_rests_ = true;  // it is known to be 0

@@ -16,7 +16,7 @@ enum Place : std::int64_t { kWeight, kSize, kSentSize, kCheck, kSquaredCheck, kR
 }  // namespace
 
 at::Tensor to_sum(const Header& header) {
-  const auto count = static_cast<std::int64_t>(header.rates.size() + header.moved.size());
+  const auto count = static_cast<std::int64_t>(header.rates.size() + header.trained.size());
   at::Tensor numbers = at::empty({kRates + count}, at::kDouble);
   auto* values = numbers.mutable_data_ptr<double>();
   values[kWeight] = header.weight;
@@ -27,7 +27,7 @@ at::Tensor to_sum(const Header& header) {
   values[kSquaredCheck] = static_cast<double>(header.check) * header.check;
   double* const after_rates = std::transform(header.rates.begin(), header.rates.end(), values + kRates,
                                              [&](double rate) { return header.weight * rate; });
-  std::copy(header.moved.begin(), header.moved.end(), after_rates);
+  std::copy(header.trained.begin(), header.trained.end(), after_rates);
   return numbers;
 }
 
@@ -40,7 +40,7 @@ AgreedHeader agreed(const at::Tensor& sums, int workers, std::size_t groups) {
   result.sent_size = share * values[kSentSize];
   const double* const after_rates = values + kRates + groups;
   std::transform(values + kRates, after_rates, std::back_inserter(result.rates), [&](double v) { return share * v; });
-  result.moved.assign(after_rates, values + sums.numel());
+  result.trained.assign(after_rates, values + sums.numel());
   // G Σc² ≥ (Σc)², and they are equal only if all c are. Both are integers below G² 2³², and exact.
   const auto sum = static_cast<std::uint64_t>(values[kCheck]);
   const auto squares = static_cast<std::uint64_t>(values[kSquaredCheck]);

@@ -11,22 +11,22 @@ namespace co2 {
 /// What a worker tells about the progress that it sends. It travels with the progress, over a group of its own, so that
 /// all workers apply the same thing in the same way, whatever their own rates and samples.
 struct Header {
-  double weight = 0;          ///< w: samples since the last launch
-  double size = 0;            ///< of the progress (UsualProgress)
-  double sent_size = 0;       ///< of what is sent of it, in the same units
-  std::vector<double> rates;  ///< γ: the mean inner rate at which it was made, per parameter group
-  std::uint16_t check = 0;    ///< of a part of the consensus (consensus_check)
-  std::vector<double> moved;  ///< 1 for each parameter that it has made progress of, 0 for the others
+  double weight = 0;            ///< w: samples since the last launch
+  double size = 0;              ///< of the progress (UsualProgress)
+  double sent_size = 0;         ///< of what is sent of it, in the same units
+  std::vector<double> rates;    ///< γ: the mean inner rate at which it was made, per parameter group
+  std::uint16_t check = 0;      ///< of a part of the consensus (consensus_check)
+  std::vector<double> trained;  ///< 1 for each parameter that it has trained since it last sent something (TrainedHere)
 };
 
 /// What all of them told, the same numbers on every worker.
 struct AgreedHeader {
-  double total_weight = 0;     ///< Σ w
-  double size = 0;             ///< Σ w size / Σ w
-  double sent_size = 0;        ///< Σ w sent_size / Σ w
-  std::vector<double> rates;   ///< Σ w γ / Σ w; 0 if nobody sent anything
-  bool same_consensus = true;  ///< all checks were equal
-  std::vector<double> moved;   ///< how many have made progress of each parameter
+  double total_weight = 0;      ///< Σ w
+  double size = 0;              ///< Σ w size / Σ w
+  double sent_size = 0;         ///< Σ w sent_size / Σ w
+  std::vector<double> rates;    ///< Σ w γ / Σ w; 0 if nobody sent anything
+  bool same_consensus = true;   ///< all checks were equal
+  std::vector<double> trained;  ///< how many have trained each parameter
 };
 
 /// Numbers whose sum over the workers agreed() understands.

@@ -184,6 +184,28 @@ TEST(State, OtherOptimizersGoOnToTheSameBits) {
   }
 }
 
+/// Trains some of its parameters only at first. Its rate, which falls from step to step, tells how far it is.
+struct FreezesLater : torch::optim::SGD {
+  explicit FreezesLater(UnitModel& model) : SGD(model.parameters(), torch::optim::SGDOptions(0.01)) {}
+  at::Tensor step(LossClosure closure) override {
+    auto& group = param_groups().front();
+    if (group.options().get_lr() < 0.004) {
+      for (std::size_t i = 0; i < group.params().size(); i += 2) group.params()[i].mutable_grad().reset();
+    }
+    return SGD::step(std::move(closure));
+  }
+};
+
+/// Who has trained what since the last launch decides what momentum moves.
+TEST(State, WhatIsFrozenStaysSo) {
+  for (const Wire wire : {Wire::kPlain, Wire::kInt4}) {
+    expect_same_bits(
+        {.local_steps = 4, .momentum = 0.5, .wire = wire}, 2,
+        [](UnitModel& m) { return std::make_unique<FreezesLater>(m); }, true,
+        fmt::format("frozen later, {}", name(wire)));
+  }
+}
+
 /// Batch norm has statistics, which are averaged in the background.
 TEST(State, BuffersAndTheirAverageGoOn) {
   struct Net : torch::nn::Module {

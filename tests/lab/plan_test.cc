@@ -35,6 +35,10 @@ TEST(Peers, AreGroupsOrSingleOnes) {
   const auto items = parse_peers("torch-ddp,torchft-diloco");
   ASSERT_EQ(items.size(), 2U);
   EXPECT_TRUE(items[0].peer());
+  const auto short_one = parse_peers("torch-ddp@20");
+  EXPECT_EQ(short_one.at(0).label, "torch-ddp@20");
+  EXPECT_EQ(short_one.at(0).peer_name, "torch-ddp");
+  EXPECT_EQ(short_one.at(0).steps, 20);
   EXPECT_EQ(items[1].label, "torchft-diloco");
   for (const char* text : {"pytorch", "torch,", "torch,torch-ddp"})
     EXPECT_THROW(parse_peers(text), OptionError) << text;

@@ -111,11 +111,14 @@ class Worker:
     def __init__(self, initial):
         self.live = initial.copy()
         self.velocity = np.zeros_like(initial)
+        self.touched = np.zeros(len(initial), dtype=bool)  # by an inner step since it last sent something of it
 
     def inner_step(self, gradient, rate, momentum, decay, has_gradient):
         g = gradient + decay * self.live
         self.velocity = np.where(momentum > 0, momentum * self.velocity, 0.0) + g  # without it, a NaN is forgotten
+        before = self.live
         self.live = self.live - np.where(has_gradient, rate * self.velocity, 0.0)
+        self.touched |= self.live != before
 
 
 class Since:
@@ -142,7 +145,7 @@ class Exchange:
         self.size = size                    # the same mean of how large each worker's progress is, in units of gamma
         self.steps = steps                  # that it was made in
         self.beta = beta                    # outer momentum of its round
-        self.trained = trained              # elements of parameters that somebody has made progress of
+        self.trained = trained              # elements of parameters that somebody has trained
 
 
 class Fragment:
@@ -152,7 +155,7 @@ class Fragment:
         self.since = [Since(groups) for _ in range(workers)]
         self.usual, self.usual_steps = 0.0, 1.0  # the size of progress that is usual, and in how many steps
         self.exchanges = 0                       # that it is known from
-        # What coding left of each worker's progress: its norm, and the rate at which it was made, per group
+        self.looked = False                      # at who trains what, at the last launch
         # Of each worker, what coding has left of its progress in each group: its norm, and what it counts as.
         self.residues = [np.zeros((2, groups)) for _ in range(workers)]
 
@@ -389,22 +392,30 @@ class Oracle:
         return m * (phi / norm) if norm > phi else m
 
     def trained(self, fragment, weights):
-        """Which elements feel momentum: not those of a parameter of which nobody who sends something has made more
-        progress than rounding. What coding left behind is progress, too."""
+        """Which elements feel momentum: not those of a parameter that nobody who sends something has trained since it
+        last did so. The first time that there is momentum, and in a new cut, nobody knows, and everything counts."""
         where = fragment.where
-        size = np.zeros(self.layout.total)
-        size[where] = np.abs(self.x[where]) + np.abs(self.per_element(self.last_positive)[where] * self.m[where])
+        looked, fragment.looked = fragment.looked, self.beta() > 0
         result = np.zeros(self.layout.total, dtype=bool)
         for worker, weight in zip(self.workers, weights):
-            progress = np.zeros(self.layout.total)
-            progress[where] = np.abs(self.x[where] - worker.live[where])
             for begin, end in self.layout.parameters:
-                begin, end = max(begin, where.start), min(end, where.stop)
-                for row in range(begin, end, 256):
-                    some = slice(row, min(row + 256, end))
-                    if weight > 0 and progress[some].max() > 2.0 ** -20 * size[some].max():
-                        result[begin:end] = True
+                some = slice(max(begin, where.start), min(end, where.stop))
+                touched = not looked or worker.touched[some].any()
+                if weight > 0 and touched and not self.is_rounding(worker, some):
+                    result[some] = True
+            if weight > 0 or self.o["restart"] != "keep":
+                worker.touched[where] = False
         return result[where]
+
+    def is_rounding(self, worker, where):
+        """Whether a worker's progress of a parameter is nowhere more than what rounding makes of it."""
+        rate = self.per_element(self.last_positive)
+        for row in range(where.start, where.stop, 256):
+            some = slice(row, min(row + 256, where.stop))
+            size = np.abs(self.x[some]) + np.abs(rate[some] * self.m[some])
+            if np.abs(self.x[some] - worker.live[some]).max() > 2.0 ** -20 * size.max():
+                return False
+        return True
 
     def size(self, fragment, w, rates, sent):
         """How large a worker's progress is, and what is sent of it, root mean square in units of the rate and per round. What coding left behind
@@ -499,7 +510,8 @@ class Oracle:
         unless_burst = self.burst_factor(fragment, exchange)
         scale = unless_burst / self.staleness_gap(exchange, fragment)
         g = scale * exchange.D / self.rate_in(gamma)
-        beta = exchange.beta * exchange.trained
+        beta = exchange.beta
+        self.m[where] *= exchange.trained
         self.m[where] = self.clip(beta * self.m[where] + g)
         direction = g + beta * self.m[where] if self.o["nesterov"] else self.m[where]
         move = self.o["outer_rate"] * self.rate_out(gamma) * direction
@@ -562,6 +574,7 @@ class Oracle:
         mean = self.final_mean()
         for worker in self.workers:
             worker.live = mean.copy()
+            worker.touched[:] = False
         for fragment in self.fragments:  # the progress that they stand for has been averaged
             fragment.since = [Since(len(self.case["groups"])) for _ in self.workers]
             fragment.residues = [np.zeros_like(its) for its in fragment.residues]

@@ -16,6 +16,8 @@ KEEP = make("m-keep", "co2", 3, 7, fragments=5, weights="absent", clip=2.5, clip
 KEEP_WHOLE = make("m-keep-whole", "co2", 3, 4, fragments=1, penalty=True, clip=0.0)
 NOBODY = make("m-nobody", "co2", 3, 4, fragments=1, weights="nobody", clip=0.0)
 ZEROS = make("m-zeros", "co2", 3, 4, fragments=2, schedule="zeros", weights="absent", clip=0.0, momentum=0.3, steps=40)
+ZEROS_INT4 = make("m-zeros-int4", "co2", 3, 4, fragments=2, schedule="zeros", clip=0.0, momentum=0.3, steps=40,
+                  wire="int4")
 STREAM = make("m-stream", "streaming-diloco", 3, 7, weights="unequal")
 ANCHOR = make("m-anchor", "overlap-local-sgd", 3, 4)
 DILOCO = make("m-diloco", "diloco", 3, 4, weights="unequal")
@@ -39,7 +41,7 @@ NOT_FINITE = not_finite("m-not-finite", "co2", weights="unequal")
 NOT_FINITE_PAPER = not_finite("m-not-finite-paper", "co2-paper", weights="unequal")
 NOT_FINITE_INT4 = not_finite("m-not-finite-int4", "co2", "int4", weights="unequal")
 NOT_FINITES = [NOT_FINITE, NOT_FINITE_PAPER, NOT_FINITE_INT4]
-ALL = [PAPER, PAPER_GAP, NORM, KEEP, KEEP_WHOLE, NOBODY, ZEROS, STREAM, ANCHOR, DILOCO, LOCAL, SLOWMO, DDP, WIRE,
+ALL = [PAPER, PAPER_GAP, NORM, KEEP, KEEP_WHOLE, NOBODY, ZEROS, ZEROS_INT4, STREAM, ANCHOR, DILOCO, LOCAL, SLOWMO, DDP, WIRE,
        WIRE_PAPER, USUAL, OWN_RATES, *BLOCKS, INT4_PLANNED, *NOT_FINITES]
 
 
@@ -86,6 +88,8 @@ MUTATIONS = {
     "bursts are compared without their steps": rule([USUAL], usual_after=lambda self, fragment, steps: fragment.usual),
     "nothing is forgotten of bursts": rule([USUAL], usual_after=lambda self, fragment, steps:
                                            1.02 * Oracle.usual_after(self, fragment, steps)),
+    "momentum moves what nobody trains": rule([ZEROS_INT4], trained=lambda self, fragment, weights: np.ones(
+        fragment.where.stop - fragment.where.start, dtype=bool)),
     "one rate for all groups": rule([PAPER], per_element=lambda self, values: np.full(self.layout.total, values[0])),
     "weights ignored": rule([PAPER, NORM, KEEP, STREAM, DILOCO, LOCAL, SLOWMO], weight=lambda self, since: 1.0),
     "an absent worker counts as having sent": rule(
