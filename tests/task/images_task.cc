@@ -42,7 +42,7 @@ class ImageTask : public Task {
     show([&](const std::string& name, const at::Tensor& values) { file << name << " " << values.numel() << "\n"; });
   }
   void import_model(const std::filesystem::path&) override { throw DataError("photos come without weights"); }
-  std::string sample() override { return "a cat"; }
+  std::string sample(const std::filesystem::path&) override { return "a cat"; }
   DataDescription data() const override { return {"photos", "abc", 1'000'000}; }
   void visit(StateVisitor&) override {}
 
