@@ -116,7 +116,7 @@ int path(const DataFlags& flags) {
   }
   const train::DataSet data = find(flags.name);
   const auto kept = train::kept_path(data);
-  if (!kept) throw DataError(fmt::format("{0} is not here yet: co2 data fetch {1}", data.text(), data.name));
+  if (!kept) throw DataError(fmt::format("{0} is not here yet: co2 data fetch {0}", data.name));
   processes::show(stdout, kept->string() + "\n");
   return 0;
 }

@@ -32,7 +32,7 @@ def test_list_tells_what_there_is(cache):
 def test_path_is_the_folder_or_a_file(cache):
     assert co2("data", "path", env=cache).stdout == cache["CO2_DATA"] + "\n"
     missing = co2("data", "path", "mnist", env=cache)
-    assert missing.returncode == 4 and "the images mnist is not here yet: co2 data fetch mnist" in missing.stderr
+    assert missing.returncode == 4 and "mnist is not here yet: co2 data fetch mnist" in missing.stderr
     kept = pathlib.Path(cache["CO2_DATA"], "mnist-0123456789abcdef.safetensors")
     kept.parent.mkdir()
     kept.write_bytes(b"12345")

@@ -44,8 +44,10 @@ at::Tensor read_idx_tensor(const fs::path& path) {
   std::int64_t elements = 1;
   for (std::size_t at = 4; at < header; at += 4) {
     shape.push_back(byte(at) << 24 | byte(at + 1) << 16 | byte(at + 2) << 8 | byte(at + 3));
+    if (shape.back() == 0 || shape.back() > kMostBytes / elements) {
+      refuse(fmt::format("a dimension is {}", shape.back()));
+    }
     elements *= shape.back();
-    if (shape.back() == 0 || elements > kMostBytes) refuse(fmt::format("a dimension is {}", shape.back()));
   }
   if (static_cast<std::int64_t>(text.size() - header) != elements) {
     refuse(fmt::format("it announces {} elements, and has {}", elements, text.size() - header));

@@ -18,7 +18,7 @@ constexpr Colour kPaper = {250, 250, 250};
 
 constexpr int kPictureSide = 112;  // about as large as pictures are shown
 constexpr int kLetter = 2;         // a dot of a letter, in pixels
-constexpr int kLine = (kGlyphHeight + 3) * kLetter;
+constexpr int kLine = (kGlyphHeight + 2) * kLetter;
 constexpr int kAdvance = (kGlyphWidth + 1) * kLetter;
 constexpr int kGap = 12;
 constexpr int kFrame = 3;
