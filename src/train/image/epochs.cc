@@ -15,6 +15,12 @@ std::int64_t Epochs::at(std::int64_t place) {
   return order_[static_cast<std::size_t>(place % samples)];
 }
 
+std::int64_t StreamPosition::take(int rank, int workers, int samples) {
+  const std::int64_t mine = place + std::int64_t{rank} * samples;
+  place += std::int64_t{workers} * samples;
+  return mine;
+}
+
 void Epochs::shuffle(std::int64_t epoch) {
   epoch_ = epoch;
   std::iota(order_.begin(), order_.end(), 0);

@@ -52,8 +52,7 @@ class ImageTask : public Task {
 
   at::Tensor next_loss() override {
     model_->train();
-    const auto batch = batches_.training(place_ + std::int64_t{rank_} * config_.batch, config_.batch);
-    place_ += std::int64_t{size_} * config_.batch;
+    const auto batch = batches_.training(position_.take(rank_, size_, config_.batch), config_.batch);
     return loss(model_->forward(batch.images), batch.labels);
   }
 
@@ -108,7 +107,7 @@ class ImageTask : public Task {
 
   DataDescription data() const override { return {set_.name, set_.sha256, set_.bytes()}; }
 
-  void visit(StateVisitor& visitor) override { visit_counter(visitor, "place", place_); }
+  void visit(StateVisitor& visitor) override { visit_counter(visitor, "place", position_.place); }
 
  private:
   /// Losses are compared in their fourth digit, which bfloat16 does not have.
@@ -140,8 +139,8 @@ class ImageTask : public Task {
   ImageSet set_;
   ImageBatches batches_;
   std::shared_ptr<ResNet> model_;
-  Confusion confusion_;     // of this worker's share of the last validation
-  std::int64_t place_ = 0;  // in the stream of epochs: where the next step of all workers begins
+  Confusion confusion_;  // of this worker's share of the last validation
+  StreamPosition position_;
 };
 
 }  // namespace
