@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -102,9 +101,14 @@ int fetch(const DataFlags& flags) {
   train::DataContext context;
   context.say = [](const std::string& line) { processes::show(stderr, line + "\n"); };
   context.cancelled = [&stop] { return stop.requested().load(); };
-  for (const train::DataSet& data : wanted) {
-    const auto kept = train::load(data, context);
-    processes::show(stdout, kept.path.string() + "\n");
+  try {
+    for (const train::DataSet& data : wanted) {
+      processes::show(stdout, train::load(data, context).path.string() + "\n");
+    }
+  } catch (const DataError& error) {
+    if (stop.signal() == 0) throw;
+    processes::show(stderr, fmt::format("co2: stopped: {}\n", error.what()));
+    return 128 + stop.signal();
   }
   return 0;
 }

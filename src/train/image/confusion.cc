@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 namespace co2::train {
 
 Confusion::Confusion(std::vector<std::string> classes)
     : classes_(std::move(classes)), counts_(classes_.size() * classes_.size()) {}
-
-std::int64_t Confusion::all() const { return std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0}); }
 
 std::int64_t Confusion::right() const {
   std::int64_t count = 0;

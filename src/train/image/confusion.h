@@ -12,7 +12,6 @@ class Confusion {
   explicit Confusion(std::vector<std::string> classes);
 
   void add(std::int64_t truth, std::int64_t guess) { ++counts_[index(truth, guess)]; }
-  std::int64_t all() const;
   std::int64_t right() const;
 
   /// A line for each class, or for the worst of many: how many were recognised, and what most others were taken for.

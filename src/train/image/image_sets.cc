@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
+#include <utility>
 
 #include "base/closest_name.h"
 #include "base/files.h"

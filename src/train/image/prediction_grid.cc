@@ -22,6 +22,7 @@ constexpr int kLine = (kGlyphHeight + 2) * kLetter;
 constexpr int kAdvance = (kGlyphWidth + 1) * kLetter;
 constexpr int kGap = 12;
 constexpr int kFrame = 3;
+constexpr std::int64_t kLongestName = 14;  // letters; what is longer is cut off
 
 void fill(const at::Tensor& canvas, std::int64_t top, std::int64_t left, std::int64_t height, std::int64_t width,
           const Colour& colour) {
@@ -62,9 +63,10 @@ at::Tensor prediction_grid(const std::vector<Prediction>& predictions, int colum
   const std::int64_t scale = std::max<std::int64_t>(kPictureSide / std::max(first.size(1), first.size(2)), 1);
   const std::int64_t height = scale * first.size(1), width = scale * first.size(2);
   std::int64_t longest = 0;
-  for (const Prediction& each : predictions)
+  for (const Prediction& each : predictions) {
     longest = std::max({longest, std::ssize(each.truth), std::ssize(each.guess)});
-  const std::int64_t cell_width = std::max(width + 2 * kFrame, std::min<std::int64_t>(longest, 14) * kAdvance) + kGap;
+  }
+  const std::int64_t cell_width = std::max(width + 2 * kFrame, std::min(longest, kLongestName) * kAdvance) + kGap;
   const std::int64_t cell_height = height + 2 * kFrame + 2 * kLine + 2 * kGap;
   const std::int64_t rows = (std::ssize(predictions) + columns - 1) / columns;
 
