@@ -111,7 +111,7 @@ class Windows:
 
     def validation(self, batches: int, samples: int, rank: int, size: int):
         room = (len(self.corpus.text) - self.split - 1) // self.context
-        count = min(batches * samples, room)
+        count = min(batches * samples, room) if batches else room
         result = []
         for first in range(rank * samples, count, size * samples):
             windows = range(first, min(first + samples, count))

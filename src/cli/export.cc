@@ -75,7 +75,9 @@ void add_export(Program& program) {
   sub->footer(kFooter);
   auto flags = std::make_shared<ExportFlags>();
   sub->add_option("run", flags->run, "Folder of the run")->required()->option_text("RUN");
-  sub->add_option("--to", flags->to, "Form: hf, as Hugging Face's transformers have it (default)")->option_text("FORM");
+  sub->add_option("--to", flags->to,
+                  "Form: hf (default), safetensors with the names of transformers' GPT-2 or torchvision's ResNets")
+      ->option_text("FORM");
   sub->add_option("--step", flags->step, "Of this step (default: the newest good checkpoint)")->option_text("N");
   sub->add_option("--out", flags->out, "Folder for it (default: RUN/export-<step>)")->option_text("DIR");
   sub->final_callback([&program, flags] { program.chosen = [flags] { return run(*flags); }; });

@@ -100,9 +100,9 @@ int parse_and_run(const std::vector<std::string>& arguments) {
   app.require_subcommand(0, 1);
   app.option_defaults()->disable_flag_override();  // --pin=2 has no meaning
 
-  Program program{.app = app, .after_dashes = {}, .chosen = {}};
-  auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+  const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   std::vector<std::string> words(arguments.begin(), dashes);
+  Program program{.app = app, .words = words, .after_dashes = {}, .chosen = {}};
   if (dashes != arguments.end()) program.after_dashes.assign(dashes + 1, arguments.end());
   add_train(program);
   add_launch(program);
@@ -111,6 +111,7 @@ int parse_and_run(const std::vector<std::string>& arguments) {
   add_plan(program);
   add_checkpoint(program);
   add_export(program);
+  add_data(program);
   for (CLI::App* sub : app.get_subcommands({})) {
     sub->allow_extras();
     sub->group("Commands");

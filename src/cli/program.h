@@ -14,6 +14,7 @@ namespace co2::cli {
 /// the command line is read; it does the work and returns the exit code.
 struct Program {
   CLI::App& app;
+  std::vector<std::string> words;         ///< of the command line, before a lone "--"
   std::vector<std::string> after_dashes;  ///< what follows a lone "--": another program's command line
   std::function<int()> chosen;
 };
@@ -26,6 +27,7 @@ void add_doctor(Program& program);
 void add_plan(Program& program);
 void add_checkpoint(Program& program);
 void add_export(Program& program);
+void add_data(Program& program);
 
 /// The whole program: reads the command line, runs the subcommand, reports errors on stderr. Returns the exit code.
 int run_program(const std::vector<std::string>& arguments);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -36,15 +37,23 @@ Examples:
   torchrun --nproc-per-node 2 --no-python co2 train)";
 
 /// What can be trained, and in which sizes: from the tasks themselves.
-std::string tasks_text() {
+std::string tasks_text(const std::vector<std::string>& tasks) {
   std::string text = "\nTasks, and the sizes of their models:\n";
-  for (const train::TaskType& type : train::task_types()) {
+  for (const std::string& task : tasks) {
+    const train::TaskType& type = train::task_type(task);
     text += fmt::format("  {:<10} {}. A sample is {}; speed is in {} per second.\n", type.name, type.summary,
                         type.sample, type.words.unit);
-    for (const train::Preset& preset : type.presets) text += fmt::format("    {:<8} {}\n", preset.name, preset.about);
+    for (const train::Preset& preset : type.presets) text += fmt::format("    {:<10} {}\n", preset.name, preset.about);
     text += fmt::format("    {}\n", type.example);
   }
   return text;
+}
+
+/// `co2 train image --help` is about that task alone, `co2 train --help` about all.
+std::vector<std::string> tasks_to_show(const std::vector<std::string>& words) {
+  const auto known = train::task_names();
+  const bool named = words.size() > 1 && words[0] == "train" && std::ranges::find(known, words[1]) != known.end();
+  return named ? std::vector<std::string>{words[1]} : known;
 }
 
 struct TrainFlags {
@@ -166,7 +175,8 @@ int run_train(const TrainFlags& flags) {
 
 void add_train(Program& program) {
   CLI::App* sub = program.app.add_subcommand("train", "Train a model on several workers");
-  sub->footer(tasks_text() + kFooter);
+  const std::vector<std::string> tasks = tasks_to_show(program.words);
+  sub->footer(tasks_text(tasks) + kFooter);
   auto flags = std::make_shared<TrainFlags>();
   // A function, as CLI11 would leave an optional empty for an empty text.
   sub->add_option_function<std::string>(
@@ -181,7 +191,13 @@ void add_train(Program& program) {
   sub->add_flag("--json", flags->json, "At the end print the summary as JSON on stdout, instead of a table");
   sub->add_option("--worker-out", flags->worker_out)->group("");  // hidden: for the workers that we start
   sub->add_flag("--worker-resume", flags->worker_resume)->group("");
-  for (const TrainOption& option : all_train_options()) add_train_flag(*sub, option, flags->settings);
+  // What another task has is known all the same: whoever uses it is told whose it is.
+  const auto& shown = tasks.size() == 1 ? train_options(tasks[0]) : all_train_options();
+  for (const TrainOption& option : shown) add_train_flag(*sub, option, tasks, flags->settings);
+  for (const TrainOption& option : all_train_options()) {
+    const bool added = std::ranges::find(shown, option.flag, &TrainOption::flag) != shown.end();
+    if (!added) add_train_flag(*sub, option, {}, flags->settings);
+  }
   sub->final_callback([&program, flags] {
     program.chosen = [&program, flags] {
       if (!program.after_dashes.empty()) throw OptionError("'--' has no meaning for co2 train");

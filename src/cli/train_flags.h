@@ -13,8 +13,9 @@ class App;
 namespace co2::cli {
 
 /// Adds an option of a training run to a subcommand. What the user gives is appended to `settings`, which must outlive
-/// the subcommand, in the order of the command line.
-void add_train_flag(CLI::App& sub, const TrainOption& option, std::vector<Setting>& settings);
+/// the subcommand, in the order of the command line. The help shows the defaults of these tasks; of none: it is hidden.
+void add_train_flag(CLI::App& sub, const TrainOption& option, const std::vector<std::string>& tasks,
+                    std::vector<Setting>& settings);
 /// The same for those with these flags (without dashes), and those of tasks that shape the model.
 void add_train_flags(CLI::App& sub, std::span<const std::string_view> flags, std::vector<Setting>& settings);
 

@@ -73,7 +73,8 @@ OptionList workload_options(const std::vector<TaskType>& types) {
   options = shaping_state(std::move(options), {});
   options.push_back(
       option::whole("batch", 1, Highest::kBatch, "Samples per worker and backward pass", CO2_FIELD(batch)));
-  options.push_back(option::whole("eval-batches", 1, Highest::kEvalBatches, "Batches per validation, over all workers",
+  options.push_back(option::whole("eval-batches", 0, Highest::kEvalBatches,
+                                  "Batches per validation, over all workers; 0: all of the validation data",
                                   CO2_FIELD(eval_batches)));
   options.back().in_doctor = 1;
   return in_group("Model and data", std::move(options));
@@ -263,9 +264,12 @@ OptionList of_all_tasks() {
         continue;
       }
       TORCH_CHECK(same->kind == added.kind, "the tasks do not agree on what --", added.flag, " is");
-      owners[static_cast<std::size_t>(same - all.begin())].push_back(type.name);
+      auto& of_flag = owners[static_cast<std::size_t>(same - all.begin())];
       if (same->help != added.help) same->help += fmt::format("; {}: {}", type.name, added.help);
-      if (same->default_text() != added.default_text()) same->get = [](const TrainConfig&) { return json(); };
+      if (same->default_text(of_flag.front()) != added.default_text(type.name)) {
+        same->get = [](const TrainConfig&) { return json(); };
+      }
+      of_flag.push_back(type.name);
       same->shapes_model |= added.shapes_model;
     }
   }

@@ -110,6 +110,7 @@ void apply_all(TrainConfig& config, const std::vector<Setting>& settings) {
     for (const Setting& setting : settings) {
       if ((setting.name == "task") == task) apply(config, setting);
     }
+    if (task) config = train::defaults_of(config.task);
   }
 }
 

@@ -28,7 +28,8 @@ struct Setting {
 
 /// Throws OptionError: unknown name (with the closest one), wrong kind, out of range, or not one of config.task.
 void apply(train::TrainConfig& config, const Setting& setting);
-/// All of them in their order, but for the task, on which depends what the others mean: it comes first.
+/// All of them in their order, to a fresh configuration. But for the task, on which depends what the others mean, and
+/// what they are by themselves: it comes first.
 void apply_all(train::TrainConfig& config, const std::vector<Setting>& settings);
 
 /// Reads a flag's text according to the option's kind. Throws OptionError.

@@ -86,6 +86,9 @@ Table aggregate(const std::vector<RunRecord>& records, std::size_t scenario, con
     if (!items[item].steps) {  // fewer steps are another schedule: their losses compare with nothing
       row.train_loss = over(runs, [](const Figures& f) { return f.train_loss; });
       row.validation_loss = over(runs, [](const Figures& f) { return f.validation_loss; });
+      for (std::size_t i = 0; !runs.empty() && i < runs[0]->figures->metrics.size(); ++i) {
+        row.metrics.push_back(over(runs, [i](const Figures& f) { return f.metrics[i]; }));
+      }
       row.seconds_to_target = over(
           runs, [&](const Figures& f) { return seconds_to(f.curve, table.target_loss).value_or(Figures::kUnknown); });
     }

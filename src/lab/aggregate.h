@@ -24,6 +24,7 @@ struct Row {
   Spread bytes_per_step;
   Spread train_loss;
   Spread validation_loss;
+  std::vector<Spread> metrics;  ///< one for each of TaskWords::metrics
   Spread seconds_to_target;
   std::optional<int> local_steps;  ///< of the newest repeat
   std::optional<int> fragments;

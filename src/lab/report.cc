@@ -9,6 +9,7 @@
 
 #include "base/cores.h"
 #include "processes/placement.h"
+#include "train/summary.h"
 
 namespace co2::lab {
 
@@ -80,10 +81,13 @@ Json to_json(const RunRecord& record, const LabOptions& options) {
                    {"fragments", to_json(figures.fragments)},
                    {"train_loss", figures.train_loss},
                    {"validation_loss", figures.validation_loss}});
+  json["metrics"] = train::metrics_json(options.words, figures.metrics);
   return json;
 }
 
 Json to_json(const Row& row, const LabOptions& options) {
+  Json metrics = Json::object();
+  for (std::size_t i = 0; i < row.metrics.size(); ++i) metrics[options.words.metrics[i]] = to_json(row.metrics[i]);
   return {{"strategy", options.items[row.item].label},
           {"done", row.done},
           {"failed", row.failed},
@@ -98,6 +102,7 @@ Json to_json(const Row& row, const LabOptions& options) {
           {"fragments", to_json(row.fragments)},
           {"train_loss", to_json(row.train_loss)},
           {"validation_loss", to_json(row.validation_loss)},
+          {"metrics", metrics},
           {"seconds_to_target", to_json(row.seconds_to_target)}};
 }
 

@@ -107,6 +107,8 @@ Figures read_figures(const std::filesystem::path& folder, const train::TaskWords
   figures.bytes_per_worker = number(summary, "bytes_sent_per_worker");
   figures.train_loss = number(summary, "train_loss");
   figures.validation_loss = number(summary, "validation_loss");
+  const json metrics = summary.value("metrics", json::object());
+  for (const std::string& name : words.metrics) figures.metrics.push_back(number(metrics, name.c_str()));
   figures.unit = summary.value("unit", words.unit);
   figures.parameters = summary.value("parameters", 0L);
   if (summary.contains(words.data) && summary[words.data].is_object()) {

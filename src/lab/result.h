@@ -33,6 +33,7 @@ struct Figures {
   std::optional<int> fragments;
   double train_loss = kUnknown;  ///< of the last 5 % of the steps
   double validation_loss = kUnknown;
+  std::vector<double> metrics{};  ///< one for each of TaskWords::metrics
   std::string unit{};
   std::string data{};  ///< the name of what it learned from
   long parameters = 0;

@@ -47,7 +47,7 @@ struct Column {
 };
 
 std::vector<Column> columns(const Table& table, const LabOptions& options) {
-  return {
+  std::vector<Column> result = {
       {"strategy", [&](const Row& row) { return options.items[row.item].label; }},
       {options.words.unit + "/s", [](const Row& row) { return speed(row.units_per_second); }},
       {"of none", [](const Row& row) { return in("{:.3f}", row.to_none.median); }},
@@ -60,9 +60,16 @@ std::vector<Column> columns(const Table& table, const LabOptions& options) {
       {"P", [](const Row& row) { return count(row.fragments); }},
       {"train " + options.words.loss, [](const Row& row) { return in("{:.4f}", row.train_loss.median); }},
       {"validation", [](const Row& row) { return in("{:.4f}", row.validation_loss.median); }},
-      {std::isfinite(table.target_loss) ? fmt::format("s to {:.3f}", table.target_loss) : "s to " + options.words.loss,
-       [](const Row& row) { return in("{:.1f}", row.seconds_to_target.median); }},
   };
+  for (std::size_t i = 0; i < options.words.metrics.size(); ++i) {
+    result.push_back({options.words.metrics[i], [i](const Row& row) {
+                        return i < row.metrics.size() ? in("{:.4f}", row.metrics[i].median) : "-";
+                      }});
+  }
+  result.push_back(
+      {std::isfinite(table.target_loss) ? fmt::format("s to {:.3f}", table.target_loss) : "s to " + options.words.loss,
+       [](const Row& row) { return in("{:.1f}", row.seconds_to_target.median); }});
+  return result;
 }
 
 }  // namespace

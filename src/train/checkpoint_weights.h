@@ -22,6 +22,9 @@ class CheckpointWeights {
   /// A parameter, flat, put together if it is in parts. Throws DataError if not all of its elements are there.
   at::Tensor read(const std::string& parameter, std::int64_t numel) const;
 
+  /// A statistic of the model that is not trained, such as batch norm's: the first worker's. Throws DataError.
+  at::Tensor read_buffer(const std::string& name) const { return files_.front().read("buffers/" + name); }
+
  private:
   struct Piece {
     std::size_t file = 0;

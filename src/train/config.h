@@ -21,7 +21,7 @@ struct TrainConfig {
   // Workload: the model and its data.
   std::string model;      ///< one of the task's presets; empty: its first
   int batch = 8;          ///< samples per worker and backward pass
-  int eval_batches = 16;  ///< batches per validation, over all workers
+  int eval_batches = 16;  ///< batches per validation, over all workers; 0: all validation data
   std::any of_task;       ///< the task's own options, through task_options(); empty: their defaults
 
   // Inner optimizer and schedule.

@@ -92,12 +92,16 @@ class Run {
     }
     group_.barrier();
     origin_ = Clock::now();
-    if (state_.steps == 0) state_.validation_loss_before = evaluate();
-    result_.validation_loss_before = state_.validation_loss_before;
+    if (state_.steps == 0) {
+      const Evaluation before = evaluate();
+      state_.validation_loss_before = before.loss;
+      state_.metrics_before = before.metrics;
+    }
+    result_.validation_before = {state_.validation_loss_before, state_.metrics_before};
     train();
-    result_.validation_loss = evaluate();
+    result_.validation = evaluate();
     result_.wall_seconds = wall_seconds();
-    record(result_.validation_loss);
+    record(result_.validation);
     result_.pace = sync_->pace();
     result_.recipe.local_steps = result_.pace.local_steps;  // as in force at the end
     result_.recipe.fragments = result_.pace.fragments;
@@ -137,6 +141,7 @@ class Run {
 
   /// All that defines the future of this worker's run and is not the Synchronizer's.
   void visit_loop(StateVisitor& visitor) {
+    state_.metrics_before.resize(type_.words.metrics.size());
     state_.visit(visitor);
     task_->visit(visitor);
     if (agreement_) agreement_->visit(visitor, "agreement");
@@ -298,9 +303,9 @@ class Run {
     const bool due = config_.eval_every > 0 && state_.steps % config_.eval_every == 0 && state_.steps < config_.steps;
     if (!due || state_.evaluated_at == state_.steps) return;
     pause_clock();
-    double validation_loss = 0;
-    sync_->with_consensus([&] { validation_loss = evaluate(); });
-    record(validation_loss);
+    Evaluation evaluation;
+    sync_->with_consensus([&] { evaluation = evaluate(); });
+    record(evaluation);
     state_.evaluated_at = state_.steps;
     resume_clock();
   }
@@ -366,7 +371,7 @@ class Run {
     reporter_->pace(sync_->pace());
     reporter_->left_out(sums[3], last_step);
     if (config_.rate_factor == 0) reporter_->rate_factor(rate_factor(), config_.learning_rate);
-    record(RunResult::kUnknown);
+    record({});
   }
 
   Reporter::Point point() {
@@ -381,16 +386,20 @@ class Run {
             .communication = communication()};
   }
 
-  void record(double validation_loss) {
-    if (speaks()) reporter_->record(point(), validation_loss);
+  void record(const Evaluation& evaluation) {
+    if (speaks()) reporter_->record(point(), evaluation);
   }
 
   /// Mean over the validation data of all workers, each with the parameters that are in its model now.
-  double evaluate() {
+  Evaluation evaluate() {
     const at::NoGradGuard no_grad;
     const auto mine = task_->validate();
-    const auto sums = group_.sum({mine.loss_sum, mine.count});
-    return sums[0] / sums[1];
+    std::vector<double> sums = {mine.loss_sum, mine.count};
+    sums.insert(sums.end(), mine.metrics.begin(), mine.metrics.end());
+    sums = group_.sum(sums);
+    Evaluation all{.loss = sums[0] / sums[1]};
+    for (std::size_t i = 2; i < sums.size(); ++i) all.metrics.push_back(sums[i] / sums[1]);
+    return all;
   }
 
   /// Since the run began, in all its lives: between two of them no time goes by.
@@ -456,7 +465,9 @@ class Run {
       };
       attempt([&] { write_model(); });
       const bool together = result_.recipe.zero == 3;
-      if (speaks() || together) result_.sample = task_->sample();
+      if (speaks() || together) {
+        attempt([&] { result_.sample = task_->sample(speaks() ? config_.out : ""); });
+      }
       if (!speaks()) return;
       attempt([&] { reporter_->finish_metrics(); });
       attempt([&] { write_atomically(config_.out / kSummaryFile, summary_json(result_)); });

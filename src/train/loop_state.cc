@@ -14,6 +14,7 @@ void LoopState::visit(StateVisitor& visitor) {
   losses.resize(visit_count(visitor, "losses", losses.size(), kMost));
   visit_as_tensor(visitor, "losses/values", losses);
   visitor.number("validation_loss_before", validation_loss_before);
+  if (!metrics_before.empty()) visit_as_tensor(visitor, "metrics_before", metrics_before);
   visit_counter(visitor, "evaluated_at", evaluated_at);
   visitor.number("newest_loss", newest_loss);
   visit_counter(visitor, "newest_loss_step", newest_loss_step);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <vector>
 
 namespace co2::train {
 
@@ -18,8 +19,9 @@ struct LoopState {
   double first_loss = 0;      ///< this worker's
   std::deque<double> losses;  ///< this worker's newest ones
   double validation_loss_before = 0;
-  std::int64_t evaluated_at = 0;  ///< the step of the last evaluation while training
-  double newest_loss = 0;         ///< mean over workers and a control period
+  std::vector<double> metrics_before;  ///< as many as the task has
+  std::int64_t evaluated_at = 0;       ///< the step of the last evaluation while training
+  double newest_loss = 0;              ///< mean over workers and a control period
   std::int64_t newest_loss_step = 0;
   double wall_seconds = 0;         ///< of former lives of the run; a clock goes on from there
   double training_seconds = 0;     ///< the same for the training clock

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "train/config.h"
+#include "train/task_type.h"
 
 namespace co2::train {
 
@@ -12,8 +13,8 @@ std::string TrainOption::key() const {
   return result;
 }
 
-std::string TrainOption::default_text() const {
-  const nlohmann::json value = get(TrainConfig{});
+std::string TrainOption::default_text(const std::string& task) const {
+  const nlohmann::json value = get(defaults_of(task));
   if (value.is_null()) return {};
   return value.is_string() ? value.get<std::string>() : value.dump();
 }

@@ -34,8 +34,9 @@ struct TrainOption {
   nlohmann::json in_doctor{};  ///< the default of co2 doctor; null: the usual one
   nlohmann::json in_lab{};     ///< the default of co2 lab; null: the usual one
 
-  std::string key() const;           ///< the flag with underscores
-  std::string default_text() const;  ///< for the help; empty if there is none to show
+  std::string key() const;  ///< the flag with underscores
+  /// For the help, of that task; empty if there is none to show.
+  std::string default_text(const std::string& task) const;
 };
 
 }  // namespace co2::train

@@ -16,6 +16,7 @@
 
 #include "train/config.h"
 #include "train/option.h"
+#include "train/task_type.h"
 
 // Options of a training run, each made of its name, range, help and the field that it is about.
 
@@ -84,7 +85,7 @@ TrainOption make(std::string flag, TrainOption::Kind kind, std::string allowed, 
   option.help = std::move(help);
   option.set = [access, accepts](TrainConfig& config, const nlohmann::json& value) {
     if (value.is_null()) {
-      const TrainConfig defaults;
+      const TrainConfig defaults = defaults_of(config.task);
       access(config) = access(defaults);
       return true;
     }

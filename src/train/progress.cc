@@ -60,6 +60,9 @@ std::vector<std::string> fields(const ProgressState& state, const TaskWords& wor
   const std::string steps = std::to_string(state.steps);
   result.push_back(fmt::format("{:>{}}/{}", state.step, steps.size(), steps));
   if (!std::isnan(state.loss)) result.push_back(fmt::format("{} {:.3f}", words.loss, state.loss));
+  for (std::size_t i = 0; i < state.metrics.size(); ++i) {
+    result.push_back(fmt::format("{} {:.3f}", words.metrics[i], state.metrics[i]));
+  }
   if (std::isfinite(state.units_per_second)) {
     result.push_back(fmt::format("{} {}/s", thousands(std::max(0.0, state.units_per_second)), words.unit));
   }

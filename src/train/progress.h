@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "train/task_type.h"
 
@@ -14,8 +15,9 @@ struct ProgressState {
   std::int64_t step = 0;
   std::int64_t steps = 0;
   double loss = 0;
-  double units_per_second = 0;  ///< summed over workers
-  double overlap = 0;           ///< 0..1
+  std::vector<double> metrics = {};  ///< of the newest validation, one for each of TaskWords::metrics; none yet: empty
+  double units_per_second = 0;       ///< summed over workers
+  double overlap = 0;                ///< 0..1
   int local_steps = 0;
   double seconds_left = 0;
 };

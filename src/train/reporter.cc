@@ -70,11 +70,13 @@ void Reporter::saved(const SaveReport& report) {
                       report.path.string(), static_cast<double>(report.bytes) / 1e6, report.stalled_seconds));
 }
 
-void Reporter::record(const Point& point, double validation_loss) {
+void Reporter::record(const Point& point, const Evaluation& evaluation) {
   latest_.step = point.step;
   latest_.wall_seconds = point.wall_seconds;
   latest_.training_seconds = point.training_seconds;
-  latest_.validation_loss = validation_loss;
+  latest_.validation_loss = evaluation.loss;
+  latest_.metrics = evaluation.metrics;
+  if (!evaluation.metrics.empty()) latest_metrics_ = evaluation.metrics;
   latest_.learning_rate = point.learning_rate;
   latest_.overlap = point.communication.overlap();
   latest_.exposed_seconds = point.communication.exposed_seconds;
@@ -87,9 +89,12 @@ void Reporter::record(const Point& point, double validation_loss) {
   tell_of_metrics();
   if (finished_) return;
   show(point);
-  if (std::isfinite(validation_loss)) {
-    message(fmt::format("step {}: validation {} {:.4f}", point.step, words_.loss, validation_loss));
+  if (!std::isfinite(evaluation.loss)) return;
+  std::string line = fmt::format("step {}: validation {} {:.4f}", point.step, words_.loss, evaluation.loss);
+  for (std::size_t i = 0; i < evaluation.metrics.size(); ++i) {
+    line += fmt::format(", {} {:.4f}", words_.metrics[i], evaluation.metrics[i]);
   }
+  message(line);
 }
 
 std::int64_t Reporter::sync_metrics() {
@@ -116,6 +121,7 @@ void Reporter::show(const Point& point) {
   screen_.update({.step = point.step,
                   .steps = point.steps,
                   .loss = latest_.train_loss,
+                  .metrics = latest_metrics_,
                   .units_per_second = latest_.units_per_second,
                   .overlap = point.communication.overlap(),
                   .local_steps = point.local_steps,

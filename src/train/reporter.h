@@ -24,7 +24,7 @@ class Reporter {
   void message(const std::string& line) { screen_.message(line); }
   /// Throws DataError.
   void begin_metrics(const std::filesystem::path& path, std::optional<std::int64_t> go_on_after) {
-    metrics_.emplace(path, words_.unit, go_on_after);
+    metrics_.emplace(path, words_, go_on_after);
   }
   /// How many lines there are. They are on disk when it returns, unless it says that there is no room.
   std::int64_t sync_metrics();
@@ -57,8 +57,8 @@ class Reporter {
     std::int64_t clipped = 0;  ///< exchanges of which the clip took something
     Overlap communication = {};
   };
-  /// A line of metrics.jsonl, and the progress line. `validation_loss` is NaN unless the model was evaluated here.
-  void record(const Point& point, double validation_loss);
+  /// A line of metrics.jsonl, and the progress line. `evaluation` is empty unless the model was evaluated here.
+  void record(const Point& point, const Evaluation& evaluation);
   /// Training is over: ends the progress line.
   void finish(const Point& point);
 
@@ -70,6 +70,7 @@ class Reporter {
   Progress screen_;
   std::optional<MetricsFile> metrics_;
   Metrics latest_{.train_loss = RunResult::kUnknown};
+  std::vector<double> latest_metrics_;  // of the last evaluation
   bool finished_ = false;
   bool warned_of_metrics_ = false;  // until there is room again
   bool warned_of_loss_ = false;

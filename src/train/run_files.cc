@@ -44,8 +44,8 @@ std::string cannot_write(const std::filesystem::path& path) {
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::filesystem::path& path, std::string unit, std::optional<std::int64_t> go_on_after)
-    : path_(path), unit_(std::move(unit)) {
+MetricsFile::MetricsFile(const std::filesystem::path& path, TaskWords words, std::optional<std::int64_t> go_on_after)
+    : path_(path), words_(std::move(words)) {
   if (go_on_after) {
     const std::vector<std::string> kept = first_lines(path, *go_on_after);
     lines_ = std::ssize(kept);
@@ -78,21 +78,23 @@ void MetricsFile::sync() {
 }
 
 void MetricsFile::append(const Metrics& metrics) {
-  const Json json = {{"step", metrics.step},
-                     {"wall_seconds", metrics.wall_seconds},
-                     {"training_seconds", metrics.training_seconds},
-                     {"train_loss", metrics.train_loss},
-                     {"train_loss_step", metrics.train_loss_step},
-                     {"validation_loss", metrics.validation_loss},
-                     {unit_ + "_per_second", metrics.units_per_second},
-                     {"learning_rate", metrics.learning_rate},
-                     {"overlap", metrics.overlap},
-                     {"exposed_seconds", metrics.exposed_seconds},
-                     {"transfer_seconds", metrics.transfer_seconds},
-                     {"bytes", metrics.bytes},
-                     {"local_steps", metrics.local_steps},
-                     {"wire", name(metrics.wire)},
-                     {"clipped_exchanges", metrics.clipped}};
+  Json json = {{"step", metrics.step},
+               {"wall_seconds", metrics.wall_seconds},
+               {"training_seconds", metrics.training_seconds},
+               {"train_loss", metrics.train_loss},
+               {"train_loss_step", metrics.train_loss_step},
+               {"validation_loss", metrics.validation_loss},
+               {words_.unit + "_per_second", metrics.units_per_second},
+               {"learning_rate", metrics.learning_rate},
+               {"overlap", metrics.overlap},
+               {"exposed_seconds", metrics.exposed_seconds},
+               {"transfer_seconds", metrics.transfer_seconds},
+               {"bytes", metrics.bytes},
+               {"local_steps", metrics.local_steps},
+               {"wire", name(metrics.wire)},
+               {"clipped_exchanges", metrics.clipped}};
+  // On lines about an evaluation; a task without any has no such key.
+  for (std::size_t i = 0; i < metrics.metrics.size(); ++i) json["metrics"][words_.metrics[i]] = metrics.metrics[i];
   unwritten_ += json.dump() + "\n";
   ++lines_;
   write_what_waits();

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "train/task_type.h"
+
 namespace co2::train {
 
 struct TrainConfig;
@@ -22,6 +24,7 @@ struct Metrics {
   double train_loss = 0;             ///< mean over workers and the newest control period whose sum has arrived
   std::int64_t train_loss_step = 0;  ///< the last step of that period
   double validation_loss = 0;        ///< NaN (null in the file) unless this line is about an evaluation
+  std::vector<double> metrics{};     ///< the same for the task's own, one for each of TaskWords::metrics, or none
   double units_per_second = 0;       ///< over all workers
   double learning_rate = 0;
   double overlap = 0;
@@ -33,13 +36,13 @@ struct Metrics {
   std::int64_t clipped = 0;  ///< exchanges so far of which the clip took something
 };
 
-/// metrics.jsonl: whole lines, in the file as soon as they are known. A full disk is no reason to lose a run: what could
-/// not be written waits, and goes out with the next line for which there is room.
+/// metrics.jsonl: whole lines, in the file as soon as they are known. A full disk is no reason to lose a run: what
+/// could not be written waits, and goes out with the next line for which there is room.
 class MetricsFile {
  public:
   /// Begins a new file, or goes on with that of an earlier life of the run, after as many lines as there were when it
   /// was saved: what came after them will be written again. Throws DataError.
-  MetricsFile(const std::filesystem::path& path, std::string unit, std::optional<std::int64_t> go_on_after);
+  MetricsFile(const std::filesystem::path& path, TaskWords words, std::optional<std::int64_t> go_on_after);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
@@ -55,7 +58,7 @@ class MetricsFile {
   void write_what_waits();
 
   const std::filesystem::path path_;
-  const std::string unit_;
+  const TaskWords words_;
   std::int64_t lines_ = 0;
   int file_ = -1;
   std::string unwritten_;

@@ -95,6 +95,14 @@ double RunResult::overlap() const {
   return transfer > 0 ? std::clamp(1 - exposed_seconds() / transfer, 0.0, 1.0) : 1;
 }
 
+nlohmann::ordered_json metrics_json(const TaskWords& words, const std::vector<double>& values) {
+  Json json = Json::object();
+  for (std::size_t i = 0; i < words.metrics.size(); ++i) {
+    json[words.metrics[i]] = i < values.size() ? Json(values[i]) : Json();
+  }
+  return json;
+}
+
 nlohmann::ordered_json memory_json(const MemoryUse& use) {
   Json json;
   for (const auto& [name, bytes] : kMemoryFields) json[name] = use.*bytes;
@@ -140,8 +148,10 @@ std::string summary_json(const RunResult& result) {
       {"parameters", result.parameters},
       {"train_loss_before", result.train_loss_before},
       {"train_loss", result.train_loss},
-      {"validation_loss_before", result.validation_loss_before},
-      {"validation_loss", result.validation_loss},
+      {"validation_loss_before", result.validation_before.loss},
+      {"validation_loss", result.validation.loss},
+      {"metrics_before", metrics_json(result.words, result.validation_before.metrics)},
+      {"metrics", metrics_json(result.words, result.validation.metrics)},
       {"steps", result.steps},
       {"interrupted", result.interrupted},
       {"checkpoints",
@@ -204,7 +214,12 @@ std::string format_summary(const RunResult& result) {
   row("train " + result.words.loss,
       fmt::format("{} -> {}", human_loss(result.train_loss_before), human_loss(result.train_loss)));
   row("validation " + result.words.loss,
-      fmt::format("{} -> {}", human_loss(result.validation_loss_before), human_loss(result.validation_loss)));
+      fmt::format("{} -> {}", human_loss(result.validation_before.loss), human_loss(result.validation.loss)));
+  for (std::size_t i = 0; i < result.words.metrics.size(); ++i) {
+    const auto value = [i](const Evaluation& of) { return i < of.metrics.size() ? of.metrics[i] : of.kUnknown; };
+    row(result.words.metrics[i],
+        fmt::format("{} -> {}", human_loss(value(result.validation_before)), human_loss(value(result.validation))));
+  }
   row("throughput", fmt::format("{} {}/s over all workers", human_count(result.units_per_second()), result.words.unit));
   row("steps",
       fmt::format("{} in {:.1f} s ({:.1f} s in all)", result.steps, result.training_seconds, result.wall_seconds));

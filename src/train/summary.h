@@ -43,9 +43,17 @@ struct CheckpointFigures {
   void add(const SaveReport& report);
 };
 
+/// What a validation found: means over the data of all workers.
+struct Evaluation {
+  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+  double loss = kUnknown;
+  std::vector<double> metrics = {};  ///< one for each of TaskWords::metrics; none if it is not known
+};
+
 /// The result of a run, the same on all workers except for `out` and `sample`, which only rank 0 has.
 struct RunResult {
-  static constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  static constexpr double kUnknown = Evaluation::kUnknown;
 
   std::string task;
   std::string model;
@@ -60,8 +68,8 @@ struct RunResult {
 
   double train_loss_before = kUnknown;  ///< of the first step, mean over workers
   double train_loss = kUnknown;         ///< mean over workers and the last 5 % of the steps
-  double validation_loss_before = kUnknown;
-  double validation_loss = kUnknown;  ///< of the final model
+  Evaluation validation_before;
+  Evaluation validation;  ///< of the final model
 
   std::int64_t steps = 0;
   std::int64_t units = 0;             ///< over all workers
@@ -83,6 +91,9 @@ struct RunResult {
   double overlap() const;           ///< 1 - exposed / transfer, 0..1; 1 if nothing was transferred
   double bytes_per_worker() const;  ///< mean over workers
 };
+
+/// By name; an empty object if there are none, null for what is not known.
+nlohmann::ordered_json metrics_json(const TaskWords& words, const std::vector<double>& values);
 
 /// Its fields, in bytes.
 nlohmann::ordered_json memory_json(const MemoryUse& use);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "train/task_type.h"
 
@@ -43,6 +44,7 @@ class Task {
   struct Validation {
     double loss_sum = 0;
     double count = 0;
+    std::vector<double> metrics = {};  ///< one for each of TaskWords::metrics
   };
   virtual Validation validate() = 0;
 
@@ -54,8 +56,9 @@ class Task {
   /// DataError.
   virtual void import_model(const std::filesystem::path& folder) = 0;
 
-  /// Something to look at that shows what was learned, as valid UTF-8; may be empty. With ZeRO 3 all workers are asked.
-  virtual std::string sample() = 0;
+  /// Something to look at that shows what was learned: valid UTF-8, which may be empty, and perhaps pictures in
+  /// `folder`, the run's. Rank 0 is asked; with ZeRO 3 all workers are, the others without a folder. Throws DataError.
+  virtual std::string sample(const std::filesystem::path& folder) = 0;
 
   virtual DataDescription data() const = 0;
 

@@ -9,10 +9,6 @@
 
 namespace co2::train {
 
-namespace {
-constexpr double kSgdRate = 0.1;
-}  // namespace
-
 std::string default_task() { return task_types().front().name; }
 
 const TaskType& task_type(const std::string& name) {
@@ -25,6 +21,14 @@ std::vector<std::string> task_names() { return names_of(task_types(), &TaskType:
 
 std::vector<std::string> preset_names(const TaskType& type) { return names_of(type.presets, &Preset::name); }
 
+TrainConfig defaults_of(const std::string& task) {
+  const TaskType& type = task_type(task);
+  TrainConfig config;
+  config.task = type.name;
+  if (type.set_defaults) type.set_defaults(config);
+  return config;
+}
+
 std::string model_of(const TrainConfig& config) {
   return config.model.empty() ? task_type(config.task).presets.front().name : config.model;
 }
@@ -34,7 +38,7 @@ TrainConfig with_rate(TrainConfig config) {
   const TaskType& type = task_type(config.task);
   const auto preset = std::ranges::find(type.presets, model_of(config), &Preset::name);
   if (preset == type.presets.end()) throw unknown_choice("model", config.model, preset_names(type));
-  config.learning_rate = config.optimizer == "sgd" ? kSgdRate : preset->learning_rate;
+  config.learning_rate = config.optimizer == "sgd" ? preset->sgd_rate : preset->adam_rate;
   return config;
 }
 

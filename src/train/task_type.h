@@ -21,6 +21,7 @@ class CheckpointWeights;
 using ShowParameters = std::function<void(const ParameterVisitor&)>;
 
 class Task;
+struct DataSet;
 struct TrainConfig;
 struct TrainOption;
 
@@ -35,17 +36,20 @@ struct TaskContext {
 
 /// What a task calls its things, on the screen and in result files.
 struct TaskWords {
-  std::string unit;            ///< what the throughput counts: "tokens"
-  std::string loss = "loss";   ///< what next_loss() and validate() give
-  std::string data = "data";   ///< what it learns from: "corpus"
+  std::string unit;           ///< what the throughput counts: "tokens"
+  std::string loss = "loss";  ///< what next_loss() and validate() give
+  std::string data = "data";  ///< what it learns from: "corpus"
+  /// Means over the validation data that validate() gives besides the loss: "accuracy".
+  std::vector<std::string> metrics{};
   std::string sample_title{};  ///< stands above Task::sample(): "The model writes:"
 };
 
 /// A size in which a task's model comes.
 struct Preset {
   std::string name;
-  std::string about;            ///< one line for the help
-  double learning_rate = 2e-3;  ///< for Adam
+  std::string about;  ///< one line for the help
+  double adam_rate = 2e-3;
+  double sgd_rate = 0.1;
 };
 
 /// All that the rest of the program knows about a kind of task before one is made. A new task is a folder beside gpt
@@ -61,6 +65,8 @@ struct TaskType {
 
   /// Its own options, which have fields of its own struct in TrainConfig::of_task.
   std::vector<TrainOption> (*options)();
+  /// What it takes by itself of the options that all tasks have; null: what a TrainConfig has.
+  void (*set_defaults)(TrainConfig&) = nullptr;
   /// Checks the preset and its own options and fills in what they leave open; throws OptionError.
   void (*settle)(TrainConfig&);
   /// The following take what has been checked.
@@ -76,6 +82,8 @@ struct TaskType {
   std::unique_ptr<Task> (*make)(const TrainConfig&, const TaskContext&);
   /// Writes weights from a checkpoint for use outside of co2, like Task::export_model(); null: it has no such form.
   void (*export_weights)(const TrainConfig&, const CheckpointWeights&, const std::filesystem::path& folder) = nullptr;
+  /// What it can learn from that comes in public packages; null: there is nothing.
+  const std::vector<DataSet>& (*data_sets)() = nullptr;
 };
 
 /// The tasks that there are. The first is the one that `co2 train` takes by itself.
@@ -88,6 +96,9 @@ const TaskType& task_type(const std::string& name);
 std::vector<std::string> task_names();
 
 std::vector<std::string> preset_names(const TaskType& type);
+
+/// What a run of that task is by itself. Throws OptionError if there is no such task.
+TrainConfig defaults_of(const std::string& task);
 
 /// config.model, or the task's first preset if that is empty.
 std::string model_of(const TrainConfig& config);

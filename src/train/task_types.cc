@@ -1,4 +1,5 @@
 #include "train/gpt/gpt_type.h"
+#include "train/image/image_type.h"
 #include "train/task_type.h"
 
 namespace co2::train {
@@ -7,6 +8,7 @@ namespace co2::train {
 const std::vector<TaskType>& task_types() {
   static const std::vector<TaskType> types = {
       gpt_type(),
+      image_type(),
   };
   return types;
 }

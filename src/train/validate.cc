@@ -44,7 +44,7 @@ void validate(const TrainConfig& config) {
   one_of("optimizer", config.optimizer, optimizer_names());
   one_of("schedule", config.schedule, RateSchedule::shapes());
   within("batch", config.batch, 1, Highest::kBatch);
-  within("eval_batches", config.eval_batches, 1, Highest::kEvalBatches);
+  within("eval_batches", config.eval_batches, 0, Highest::kEvalBatches);
   within("learning_rate", config.learning_rate, 0, Highest::kLearningRate);
   within("rate_factor", config.rate_factor, 0, Highest::kRateFactor);
   within("weight_decay", config.weight_decay, 0, Highest::kWeightDecay);

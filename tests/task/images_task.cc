@@ -36,13 +36,16 @@ class ImageTask : public Task {
     const auto images = torch::ones({batch_, inputs_});
     return torch::cross_entropy_loss(model_->forward(images), torch::zeros({batch_}, torch::kLong));
   }
-  Validation validate() override { return {.loss_sum = batch_ * next_loss().item<double>(), .count = double(batch_)}; }
+  Validation validate() override {
+    const double count = batch_;
+    return {.loss_sum = count * next_loss().item<double>(), .count = count, .metrics = {0.25 * count}};
+  }
   void export_model(const std::filesystem::path& folder, const ShowParameters& show) override {
     std::ofstream file(folder / "classes");
     show([&](const std::string& name, const at::Tensor& values) { file << name << " " << values.numel() << "\n"; });
   }
   void import_model(const std::filesystem::path&) override { throw DataError("photos come without weights"); }
-  std::string sample() override { return "a cat"; }
+  std::string sample(const std::filesystem::path&) override { return "a cat"; }
   DataDescription data() const override { return {"photos", "abc", 1'000'000}; }
   void visit(StateVisitor&) override {}
 
@@ -69,9 +72,10 @@ TaskType images_type() {
       .summary = "tells photos apart",
       .sample = "a photo",
       .example = "co2 train images --pixels 6",
-      .words = {.unit = "images", .loss = "surprise", .data = "album", .sample_title = "It sees:"},
+      .words = {.unit = "images", .loss = "surprise", .data = "album", .metrics = {"calm"}, .sample_title = "It sees:"},
       .presets = {{"coarse", "4 by 4 pixels"}, {"fine", "8 by 8 pixels"}},
       .options = options,
+      .set_defaults = [](TrainConfig& config) { config.optimizer = "sgd"; },
       .settle = [](TrainConfig& config) { task_options<ImageOptions>(config).pixels = pixels_of(config); },
       .units_per_sample = [](const TrainConfig&) { return std::int64_t{1}; },
       .shape =

@@ -48,9 +48,11 @@ def test_each_task_has_its_own_options_and_defaults(tmp_path):
     images = printed("images")
     assert (images["task"], images["model"], images["pixels"], images["corpus"]) == ("images", "coarse", 0, "photos")
     assert "context" not in images and "sample_bytes" not in images
+    assert (images["optimizer"], images["learning_rate"]) == ("sgd", 0.1)
+    assert printed("images", "--optimizer", "adam")["learning_rate"] == 0.002
     gpt = printed()
     assert (gpt["task"], gpt["model"], gpt["corpus"], gpt["sample_bytes"]) == ("gpt", "nano", "auto", 200)
-    assert "pixels" not in gpt
+    assert "pixels" not in gpt and gpt["optimizer"] == "adamw"
     # The task may come after what depends on it, and out of a file.
     assert printed("--pixels", 7, "--no-flip", "images")["pixels"] == 7
     for name, text in (("run.toml", 'pixels = 5\nflip = false\ntask = "images"\n'),
@@ -87,12 +89,17 @@ def test_a_run_speaks_of_images(tmp_path):
     shown = words(result)
     assert "images coarse" in shown and "images/s" in shown and "tokens" not in shown and "loss" not in shown
     assert "surprise " in result.stderr and "step 10: validation surprise" in result.stderr
-    for row in ("train surprise", "validation surprise", "album photos, 1.0 MB", "It sees: a cat"):
+    assert "step 10: validation surprise" in result.stderr and ", calm 0.2500" in result.stderr
+    for row in ("train surprise", "validation surprise", "calm 0.2500 -> 0.2500", "album photos, 1.0 MB",
+                "It sees: a cat"):
         assert row in shown
     summary = json.loads((tmp_path / "out/summary.json").read_text())
     assert summary["task"] == "images" and summary["model"] == "coarse" and summary["unit"] == "images"
     assert summary["units"] == 2 * 20 * 8 and summary["album"]["name"] == "photos" and "corpus" not in summary
-    assert all("images_per_second" in json.loads(line) for line in (tmp_path / "out/metrics.jsonl").open())
+    assert summary["metrics"] == {"calm": 0.25}
+    lines = [json.loads(line) for line in (tmp_path / "out/metrics.jsonl").open()]
+    assert all("images_per_second" in line for line in lines)
+    assert {line["step"] for line in lines if line.get("metrics") == {"calm": 0.25}} == {10, 20}
 
 
 def test_plan_takes_the_shape_from_the_task():
@@ -128,9 +135,11 @@ def test_lab_compares_the_task(tmp_path):
                  "--out", tmp_path / "out")
     shown = words(result)
     assert "the photos are here" in shown and "images/s" in shown and "train surprise" in shown
-    assert "tokens" not in shown
+    assert "tokens" not in shown and " calm " in shown
     report = json.loads((tmp_path / "out/lab.json").read_text())
     assert report["unit"] == "images" and report["album"] == "photos"
+    assert report["tables"][0]["rows"][0]["metrics"]["calm"]["median"] == 0.25
+    assert report["runs"][0]["metrics"] == {"calm": 0.25}
     config = report["configurations"]["co2"]
     assert (config["task"], config["pixels"], config["flip"], config["steps"]) == ("images", 6, False, 60)
     picture = (tmp_path / "out/lab.svg").read_text()

@@ -7,6 +7,7 @@
 
 #include "base/files.h"
 #include "support/temporary.h"
+#include "train/data/data_set.h"
 #include "train/data/synthetic.h"
 #include "train/sha256.h"
 
@@ -64,7 +65,7 @@ TEST(Corpus, AutomaticChoiceFallsBackToSyntheticWhereThereAreNoClients) {
   const test::ScopedVariable path("PATH", folder.path().string());
   const test::ScopedVariable data("CO2_DATA", (folder / "cache").string());
   std::vector<std::string> said;
-  CorpusContext context;
+  DataContext context;
   context.say = [&](const std::string& line) { said.push_back(line); };
   EXPECT_EQ(load_corpus("auto", context).name, "synthetic");
   ASSERT_EQ(said.size(), 1u);
@@ -76,7 +77,7 @@ TEST(Corpus, AutomaticChoiceIsSyntheticForAllIfOneWorkerFails) {
   const test::TestFolder folder;
   const test::ScopedVariable data("CO2_DATA", (folder / "cache").string());
   std::vector<std::string> said;
-  CorpusContext context;
+  DataContext context;
   context.agree = [](bool) { return false; };  // some other worker always disagrees
   context.say = [&](const std::string& line) { said.push_back(line); };
   EXPECT_EQ(load_corpus("auto", context).name, "synthetic");
@@ -92,7 +93,7 @@ TEST(Corpus, AnInterruptedDownloadIsNoReasonToTrainOnSomethingElse) {
   std::filesystem::permissions(folder / "npm", std::filesystem::perms::owner_all);
   const test::ScopedVariable path("PATH", folder.path().string());
   const test::ScopedVariable data("CO2_DATA", (folder / "cache").string());
-  CorpusContext context;
+  DataContext context;
   context.cancelled = [] { return true; };
   const auto message = test::message_of<DataError>([&] { load_corpus("auto", context); });
   EXPECT_NE(message.find("asked to stop"), std::string::npos) << message;

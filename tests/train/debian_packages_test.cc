@@ -12,7 +12,7 @@
 #include "base/child_process.h"
 #include "base/files.h"
 #include "support/temporary.h"
-#include "train/data/packages.h"
+#include "train/data/corpus.h"
 #include "train/data/subprocess.h"
 #include "train/sha256.h"
 
@@ -86,7 +86,7 @@ class DebianPackages : public testing::Test {
 
   const test::TestFolder folder_;
   const test::ScopedVariable data_{"CO2_DATA", (folder_ / "data").string()};
-  CorpusContext context_;
+  DataContext context_;
   std::vector<std::string> said_;
 };
 

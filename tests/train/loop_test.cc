@@ -16,6 +16,7 @@
 
 #include "base/files.h"
 #include "checkpoint/safetensors.h"
+#include "support/run_workers.h"
 #include "support/temporary.h"
 #include "train/gpt/gpt_options.h"
 #include "train/run_files.h"
@@ -24,6 +25,7 @@
 namespace co2::train {
 namespace {
 
+using test::run_workers;
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
@@ -41,41 +43,6 @@ TrainConfig quick(const fs::path& out) {
   task_options<GptOptions>(config).sample_bytes = 20;
   config.out = out;
   return config;
-}
-
-struct Outcome {
-  std::vector<RunResult> results;
-  std::vector<std::string> errors;  // by rank, empty where there was none
-};
-
-/// All workers as threads of this process; what they show goes into `screen`.
-Outcome run_workers(int workers, const TrainConfig& config, const fs::path& screen,
-                    const std::function<bool(int)>& stop_wished = {}) {
-  Outcome outcome;
-  outcome.results.resize(static_cast<std::size_t>(workers));
-  outcome.errors.resize(static_cast<std::size_t>(workers));
-  std::FILE* file = std::fopen(screen.c_str(), "w");
-  auto clusters = Cluster::in_process(workers);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < workers; ++rank) {
-    threads.emplace_back([&, rank] {
-      const auto index = static_cast<std::size_t>(rank);
-      RunHooks hooks;
-      hooks.screen = file;
-      hooks.config_text = [](const TrainConfig& resolved) {
-        return "{\"steps\":" + std::to_string(resolved.steps) + "}\n";
-      };
-      if (stop_wished) hooks.stop_wished = [&, rank] { return stop_wished(rank); };
-      try {
-        outcome.results[index] = run(config, clusters[index], hooks);
-      } catch (const Error& error) {
-        outcome.errors[index] = error.what();
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  std::fclose(file);
-  return outcome;
 }
 
 std::vector<Json> lines_of(const fs::path& path) {
@@ -118,13 +85,13 @@ TEST_P(EveryStrategy, TwoWorkersLearnAndWriteEverything) {
   const auto outcome = run_workers(2, config, folder / "screen");
   ASSERT_EQ(outcome.errors, (std::vector<std::string>{"", ""}));
   const auto& result = outcome.results[0];
-  EXPECT_NEAR(result.validation_loss_before, std::log(256.0), 0.2);
-  EXPECT_LT(result.validation_loss, result.validation_loss_before - 1);
+  EXPECT_NEAR(result.validation_before.loss, std::log(256.0), 0.2);
+  EXPECT_LT(result.validation.loss, result.validation_before.loss - 1);
   EXPECT_LT(result.train_loss, result.train_loss_before - 1);
   EXPECT_EQ(result.steps, 30);
   EXPECT_EQ(result.units, 2 * 30 * 4 * 16);
   EXPECT_FALSE(result.interrupted);
-  EXPECT_EQ(result.validation_loss, outcome.results[1].validation_loss);
+  EXPECT_EQ(result.validation.loss, outcome.results[1].validation.loss);
   EXPECT_EQ(result.workers.size(), 2u);
   EXPECT_GE(result.overlap(), 0);
   EXPECT_LE(result.overlap(), 1);
@@ -136,7 +103,7 @@ TEST_P(EveryStrategy, TwoWorkersLearnAndWriteEverything) {
   EXPECT_EQ(summary["workers"], 2);
   EXPECT_EQ(summary["recipe"]["strategy"], std::string(name(GetParam())));
   EXPECT_EQ(summary["corpus"]["name"], "synthetic");
-  EXPECT_NEAR(summary["validation_loss"].get<double>(), result.validation_loss, 1e-12);
+  EXPECT_NEAR(summary["validation_loss"].get<double>(), result.validation.loss, 1e-12);
 
   std::vector<std::int64_t> evaluated;
   std::set<std::pair<std::int64_t, bool>> seen;  // a step that is both has a line for each
@@ -194,7 +161,7 @@ TEST(Loop, AccumulationOfHalfBatchesCountsTheSameTokens) {
     const auto outcome = run_workers(2, config, folder / "screen");
     ASSERT_EQ(outcome.errors, (std::vector<std::string>{"", ""}));
     EXPECT_EQ(outcome.results[0].units, 2 * 30 * 4 * 16);
-    EXPECT_LT(outcome.results[0].validation_loss, outcome.results[0].validation_loss_before - 1);
+    EXPECT_LT(outcome.results[0].validation.loss, outcome.results[0].validation_before.loss - 1);
   }
 }
 
@@ -209,7 +176,7 @@ TEST(Loop, EveryOptimizerAndScheduleTrainsAlone) {
     std::FILE* screen = std::fopen("/dev/null", "w");
     const auto result = run(config, Cluster::alone(), {.screen = screen});
     std::fclose(screen);
-    EXPECT_LT(result.validation_loss, result.validation_loss_before - 1) << optimizer;
+    EXPECT_LT(result.validation.loss, result.validation_before.loss - 1) << optimizer;
   }
 }
 

@@ -1,4 +1,4 @@
-#include "train/data/packages.h"
+#include "train/data/corpus.h"
 
 #include <co2/error.h>
 #include <fmt/format.h>
@@ -146,7 +146,7 @@ TEST(Packages, WithoutNetworkANamedCorpusIsAnErrorWithAdviceAndAutoFallsBack) {
     EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
   }
   std::vector<std::string> said;
-  CorpusContext context;
+  DataContext context;
   context.say = [&](const std::string& line) { said.push_back(line); };
   EXPECT_EQ(load_corpus("auto", context).name, "synthetic");
   ASSERT_FALSE(said.empty());
@@ -181,7 +181,7 @@ TEST(Packages, FetchesOnceChecksAndRepairsItsCache) {
   const test::ScopedVariable data("CO2_DATA", (folder / "cache").string());
   std::mutex mutex;
   std::vector<std::string> said;
-  CorpusContext context;
+  DataContext context;
   context.say = [&](const std::string& line) {
     const std::lock_guard guard(mutex);
     said.push_back(line);

@@ -69,31 +69,31 @@ TEST(Metrics, GoOnWhereTheyWereSaved) {
   const fs::path path = folder / "metrics.jsonl";
   const auto append = [](MetricsFile& file, std::int64_t step) { file.append({.step = step}); };
   {
-    MetricsFile file(path, "tokens", std::nullopt);
+    MetricsFile file(path, {.unit = "tokens"}, std::nullopt);
     for (const std::int64_t step : {1, 2, 2, 3}) append(file, step);
     EXPECT_EQ(file.lines(), 4);
   }
   std::ofstream(path, std::ios::app) << R"({"step": 4, "train_lo)";  // the machine went down
   {
-    MetricsFile file(path, "tokens", 2);
+    MetricsFile file(path, {.unit = "tokens"}, 2);
     EXPECT_EQ(file.lines(), 2);
     append(file, 2);
   }
   const std::string three = read_file(path);
   EXPECT_EQ(std::count(three.begin(), three.end(), '\n'), 3);
   {
-    MetricsFile file(path, "tokens", 10);  // some were lost: what is there stays
+    MetricsFile file(path, {.unit = "tokens"}, 10);  // some were lost: what is there stays
     EXPECT_EQ(file.lines(), 3);
   }
   EXPECT_EQ(read_file(path), three);
-  { MetricsFile file(path, "tokens", 0); }
+  { MetricsFile file(path, {.unit = "tokens"}, 0); }
   EXPECT_EQ(read_file(path), "");
 }
 
 TEST(Metrics, WaitForRoomOnTheDisk) {
   const test::TestFolder folder;
   const fs::path path = folder / "metrics.jsonl";
-  MetricsFile file(path, "tokens", std::nullopt);
+  MetricsFile file(path, {.unit = "tokens"}, std::nullopt);
   file.append({.step = 1});
   const auto size = fs::file_size(path);
   rlimit before{};

@@ -88,6 +88,15 @@ TEST(Windows, AShortValidationPartGivesFewerWindows) {
   EXPECT_TRUE(windows.validation(16, 8, 1, 2).empty());
 }
 
+TEST(Windows, ZeroBatchesAreAllThatThereAre) {
+  const Windows windows(numbered(), 0.2, 9);  // 200 bytes: room for 22 windows
+  std::int64_t samples = 0;
+  for (const int rank : {0, 1, 2}) {
+    for (const auto& batch : windows.validation(0, 3, rank, 3)) samples += batch.tokens.size(0);
+  }
+  EXPECT_EQ(samples, 22);
+}
+
 TEST(Windows, TooShortAPartIsAnErrorThatSaysWhich) {
   EXPECT_NO_THROW(Windows(numbered(), 0.1, 99));
   const auto validation = test::message_of<DataError>([] { Windows(numbered(), 0.1, 100); });

@@ -5,13 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 
 #include "base/child_process.h"
 #include "base/closest_name.h"
 #include "base/files.h"
-#include "train/data/packages.h"
+#include "train/data/corpora.h"
 #include "train/data/synthetic.h"
 #include "train/sha256.h"
 
@@ -46,8 +45,18 @@ Corpus from_folder(const fs::path& folder) {
   return from_text(folder.string(), std::move(text));
 }
 
+const DataSet* find_package(const std::string& name) {
+  const auto found = std::ranges::find(packaged_corpora(), name, &DataSet::name);
+  return found == packaged_corpora().end() ? nullptr : &*found;
+}
+
+Corpus from_package(const DataSet& data, const DataContext& context) {
+  KeptFile kept = load(data, context);
+  return {data.name, std::move(kept.sha256), std::move(kept.contents)};
+}
+
 std::vector<std::string> corpus_names() {
-  auto names = package_corpora();
+  auto names = names_of(packaged_corpora(), &DataSet::name);
   names.insert(names.end(), {"synthetic", "auto"});
   return names;
 }
@@ -71,7 +80,7 @@ Corpus from_path(const std::string& wanted) {
 }
 
 /// All workers take the same text: the choice is made together, and so is the fall-back.
-Corpus automatic(const CorpusContext& context) {
+Corpus automatic(const DataContext& context) {
   std::string reason =
       "there is neither an npm client nor apt-get on every worker to fetch gutenberg or anarchism with";
   for (const auto& [client, name] : {std::pair{"npm", "gutenberg"}, std::pair{"apt-get", "anarchism"}}) {
@@ -79,7 +88,7 @@ Corpus automatic(const CorpusContext& context) {
     std::optional<Corpus> corpus;
     std::string problem = fmt::format("another worker could not load {}", name);
     try {
-      corpus = load_package(name, context);
+      corpus = from_package(*find_package(name), context);
     } catch (const DataError& error) {
       problem = error.what();
     }
@@ -102,18 +111,12 @@ void check_corpus(const std::string& wanted) {
   if (std::ranges::find(names, wanted) == names.end() && !fs::exists(wanted, error)) throw unknown_corpus(wanted);
 }
 
-Corpus load_corpus(const std::string& wanted, const CorpusContext& context) {
+Corpus load_corpus(const std::string& wanted, const DataContext& context) {
   if (wanted.empty()) throw DataError("the corpus has no name");
   if (wanted == "auto") return automatic(context);
   if (wanted == "synthetic") return synthetic();
-  if (std::ranges::find(package_corpora(), wanted) != package_corpora().end()) return load_package(wanted, context);
+  if (const DataSet* data = find_package(wanted)) return from_package(*data, context);
   return from_path(wanted);
-}
-
-fs::path cache_folder() {
-  if (const char* chosen = std::getenv("CO2_DATA"); chosen && *chosen) return chosen;
-  if (const char* home = std::getenv("HOME"); home && *home) return fs::path(home) / ".cache" / "co2";
-  throw DataError("there is no folder for the data: set CO2_DATA (or HOME)");
 }
 
 }  // namespace co2::train

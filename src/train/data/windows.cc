@@ -39,7 +39,7 @@ Batch Windows::training(std::uint64_t seed, int rank, std::int64_t draw, int sam
 
 std::vector<Batch> Windows::validation(int batches, int samples, int rank, int size) const {
   const std::int64_t room = (validation_bytes() - 1) / context_;  // windows that fit; each needs one byte beyond it
-  const std::int64_t count = std::min(std::int64_t{batches} * samples, room);
+  const std::int64_t count = batches == 0 ? room : std::min(std::int64_t{batches} * samples, room);
   std::vector<Batch> result;
   for (std::int64_t first = std::int64_t{rank} * samples; first < count; first += std::int64_t{size} * samples) {
     std::vector<std::int64_t> starts;

@@ -27,7 +27,8 @@ class Windows {
   Batch training(std::uint64_t seed, int rank, std::int64_t draw, int samples) const;
 
   /// Validation: `batches` batches of `samples` windows spread evenly over the validation part without overlap (fewer
-  /// if it is short), of which this returns rank's share. All ranks' shares together are the same for any `size`.
+  /// if it is short; 0: as many as there are), of which this returns rank's share. All ranks' shares together are the
+  /// same for any `size`.
   std::vector<Batch> validation(int batches, int samples, int rank, int size) const;
 
   std::int64_t training_bytes() const { return split_; }

@@ -76,7 +76,7 @@ class GptTask : public Task {
 
   void import_model(const std::filesystem::path& folder) override { values_ = gpt_weights(*model_, folder); }
 
-  std::string sample() override {
+  std::string sample(const std::filesystem::path&) override {
     const int length = sample_length();
     return length > 0 ? printable(sample_text(*model_, "\n", length, kSampleTemperature, config_.seed)) : "";
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/human.h"
+#include "train/data/corpora.h"
 #include "train/data/corpus.h"
 #include "train/gpt/gpt_options.h"
 #include "train/gpt/gpt_shape.h"
@@ -88,6 +89,7 @@ TaskType gpt_type() {
       .fetch_data = fetch_data,
       .make = make_gpt_task,
       .export_weights = export_gpt_weights,
+      .data_sets = packaged_corpora,
   };
 }
 
