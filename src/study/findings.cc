@@ -101,6 +101,7 @@ Findings findings_of(const StudyFile& file, const Plan& plan, const Results& res
   for (const Row& row : plan.rows) findings.rows.push_back(look_at(row, file, results));
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
     const std::size_t reference = plan.rows[i].reference;
+    findings.rows[i].is_reference = reference == i;
     if (reference != i) compare(findings.rows[i], findings.rows[reference], file.metric);
   }
   count_runs(findings, results);
@@ -121,7 +122,9 @@ std::string verdict(const Finding& finding, bool higher_is_better) {
   if (finding.selection.open) return "trials are missing";
   if (!finding.selection.trial) return "no trial succeeded";
   if (finding.diverged > 0) return fmt::format("{} diverged", finding.diverged);
-  if (!finding.test) return finding.results.empty() ? "runs are missing" : "";
+  if (finding.results.empty()) return "runs are missing";
+  if (finding.is_reference) return "the reference";
+  if (!finding.test) return "no seed in common";
   if (finding.test->pairs < 2) return "too few seeds";
   if (!finding.test->significant()) return "within noise";
   return (finding.test->difference > 0) == higher_is_better ? "better" : "worse";

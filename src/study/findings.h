@@ -17,6 +17,7 @@ namespace co2::study {
 /// What results say about a row.
 struct Finding {
   const Row* row = nullptr;
+  bool is_reference = false;
   Selection selection;
   std::vector<const Result*> results;  ///< of the chosen trial's runs that are done
   std::size_t missing = 0;             ///< runs without a result, also because no trial has been chosen

@@ -194,6 +194,14 @@ double Run::samples() const {
   return product;
 }
 
+std::string Trial::text() const {
+  std::string text;
+  for (const auto& [option, value] : values.items()) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", option, value_text(value));
+  }
+  return text;
+}
+
 std::size_t Plan::count() const {
   std::set<std::string> keys;
   for (const Row& row : rows) {

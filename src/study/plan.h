@@ -29,6 +29,8 @@ struct Trial {
   nlohmann::ordered_json values = nlohmann::ordered_json::object();  ///< by option
   std::vector<Run> tries;                                            ///< by seed of [tune]
   std::vector<Run> runs;                                             ///< by seed of the row
+
+  std::string text() const;  ///< "learning_rate 0.002, momentum 0.3"
 };
 
 /// A line of the report.

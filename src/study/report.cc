@@ -22,15 +22,6 @@ std::string loss_text(const Sample& sample) {
                            : fmt::format("{:.4f} ± {:.4f}", sample.mean, sample.deviation);
 }
 
-std::string values_text(const ordered_json& values) {
-  std::string text;
-  for (const auto& [option, value] : values.items()) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", option,
-                        value.is_string() ? value.get<std::string>() : value.dump());
-  }
-  return text;
-}
-
 bool tuned(const Findings& findings) { return !findings.rows.front().row->trials[0].tries.empty(); }
 
 /// The first line is the heading.
@@ -51,7 +42,7 @@ std::vector<Line> main_table(const StudyFile& file, const Findings& findings) {
     if (findings.compute_seconds) {
       line.push_back(finding.step_seconds ? fmt::format("{:.4f}", *finding.step_seconds) : "-");
     }
-    if (tuned(findings)) line.push_back(finding.trial() != nullptr ? values_text(finding.trial()->values) : "-");
+    if (tuned(findings)) line.push_back(finding.trial() != nullptr ? finding.trial()->text() : "-");
     table.push_back(line);
   }
   return table;
@@ -62,7 +53,7 @@ std::vector<Line> trial_table(const StudyFile& file, const Findings& findings) {
   for (const Finding& finding : findings.rows) {
     for (std::size_t i = 0; i < finding.row->trials.size(); ++i) {
       const double score = finding.selection.scores[i];
-      table.push_back({i == 0 ? finding.row->label : "", values_text(finding.row->trials[i].values),
+      table.push_back({i == 0 ? finding.row->label : "", finding.row->trials[i].text(),
                        std::isfinite(score) ? fmt::format("{:.4f}", score) : "-",
                        finding.selection.trial == i ? "chosen" : ""});
     }
@@ -92,25 +83,27 @@ std::vector<std::string> notes(const StudyFile& file, const Findings& findings) 
   return notes;
 }
 
-std::string about(const StudyFile& file, const Findings& findings) {
-  std::string text = fmt::format(
-      "Mean ± standard deviation over seeds. A row is better or worse than {} if a paired t-test over the seeds that "
-      "both "
-      "have, two-sided, gives p < {:g}; otherwise the two are within noise.",
-      file.reference, PairedTest::kLevel);
+/// Sentences that say how the figures came about.
+std::vector<std::string> about(const StudyFile& file, const Findings& findings) {
+  std::vector<std::string> text{fmt::format("Mean ± standard deviation over seeds."),
+                                fmt::format("Better or worse than {}: a paired t-test over the seeds that both have, "
+                                            "two-sided, gives p < {:g}; otherwise the two are within noise.",
+                                            file.reference, PairedTest::kLevel)};
   if (file.tune) {
-    const Row& any = *findings.rows.front().row;
-    std::string difference;
+    std::string settings;
     for (const auto& [option, value] : file.tune->settings)
-      difference += fmt::format(", {} = {}", option, value.value.dump());
-    text += fmt::format(" Each row was given {} trials (seed{} {}{}), and then run with the values of the best one.",
-                        any.trials.size(), file.tune->seeds.size() == 1 ? "" : "s", fmt::join(file.tune->seeds, ", "),
-                        difference);
+      settings += fmt::format(", {} = {}", option, value.value.dump());
+    text.push_back(
+        fmt::format("Every row was given {} trials (seed{} {}{}), and then run with the values of the best one.",
+                    findings.rows.front().row->trials.size(), file.tune->seeds.size() == 1 ? "" : "s",
+                    fmt::join(file.tune->seeds, ", "), settings));
   }
+  if (findings.done == 0) return text;
   std::vector<std::string> versions;
   for (const auto& [version, count] : findings.versions) versions.push_back(version);
-  text += fmt::format(" {} runs, {} on one core of {}; co2 {}.", findings.done, clock_time(findings.wall_seconds),
-                      fmt::join(findings.processors, ", "), fmt::join(versions, ", "));
+  text.push_back(fmt::format("{} runs, {} in all, each on one core of {}; co2 {}.", findings.done,
+                             clock_time(findings.wall_seconds), fmt::join(findings.processors, ", "),
+                             fmt::join(versions, ", ")));
   return text;
 }
 
@@ -150,15 +143,16 @@ std::string with_pipes(const std::vector<Line>& table) {
 }  // namespace
 
 std::string report_text(const StudyFile& file, const Findings& findings) {
-  std::string text = fmt::format("{}\n{}\n\n{}", file.name, about(file, findings), aligned(main_table(file, findings)));
+  std::string text = fmt::format("{}\n{}\n\n{}", file.name, fmt::join(about(file, findings), "\n"),
+                                 aligned(main_table(file, findings)));
   if (tuned(findings)) text += "\nTrials\n" + aligned(trial_table(file, findings));
   for (const std::string& note : notes(file, findings)) text += "\n" + note;
   return text + "\n";
 }
 
 std::string report_markdown(const StudyFile& file, const Findings& findings) {
-  std::string text =
-      fmt::format("## {}\n\n{}\n\n{}", file.name, about(file, findings), with_pipes(main_table(file, findings)));
+  std::string text = fmt::format("## {}\n\n{}\n\n{}", file.name, fmt::join(about(file, findings), " "),
+                                 with_pipes(main_table(file, findings)));
   const auto all = notes(file, findings);
   if (!all.empty()) text += fmt::format("\n- {}\n", fmt::join(all, "\n- "));
   if (tuned(findings)) {

@@ -124,8 +124,7 @@ class Runner {
     for (const Row& row : plan_.rows) {
       for (const Trial& trial : row.trials) {
         for (const Run& run : trial.tries) {
-          if (missing(run))
-            return Job{&run, fmt::format("{}, trial {}, seed {}", row.label, trial.values.dump(), run.seed)};
+          if (missing(run)) return Job{&run, fmt::format("{}, {}, seed {}", row.label, trial.text(), run.seed)};
         }
       }
       const auto best = chosen(row);

@@ -8,7 +8,7 @@ import pytest
 from program import Started, co2, environment, wait_for
 
 SMALL = ["--corpus", "synthetic", "--batch", "2", "--context", "32", "--eval-batches", "4", "--eval-every", "0",
-         "--sample-bytes", "0", "--steps", "40"]
+         "--sample-bytes", "0", "--steps", "24"]
 
 
 def summary_of(folder, *arguments):
@@ -20,12 +20,13 @@ def summary_of(folder, *arguments):
 @pytest.mark.parametrize("strategy", ["ddp", "co2", "diloco"])
 @pytest.mark.parametrize("workers", [2, 4])
 def test_the_same_losses_as_processes_on_gloo(strategy, workers, tmp_path):
-    common = ["--workers", workers, "--strategy", strategy, "--local-steps", 4]
+    # A low rate: in a run that is near its limit, differences of rounding grow tenfold every few steps.
+    common = ["--workers", workers, "--strategy", strategy, "--local-steps", 4, "--learning-rate", 1e-3]
     real = summary_of(tmp_path / "real", *common)
     virtual = summary_of(tmp_path / "virtual", *common, "--virtual")
     assert real["launcher"] == "co2" and virtual["launcher"] == "in-process"
     # Two numbers have one sum, whoever adds them up; of four, Gloo's ring adds in another order.
-    tolerance = 1e-6 if workers == 2 else 1e-3
+    tolerance = 1e-9 if workers == 2 else 1e-3
     for name in ("validation_loss", "train_loss"):
         assert virtual[name] == pytest.approx(real[name], rel=tolerance), name
     assert virtual["validation_loss"] < virtual["validation_loss_before"]

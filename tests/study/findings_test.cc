@@ -41,6 +41,7 @@ TEST(Findings, ComparesSeedBySeed) {
   EXPECT_EQ(verdict(co2, false), "worse");
   EXPECT_EQ(verdict(co2, true), "better");
   EXPECT_FALSE(findings.rows[0].test);
+  EXPECT_EQ(verdict(findings.rows[0], false), "the reference");
   EXPECT_EQ(findings.done, 6U);
   EXPECT_EQ(findings.missing(), 0U);
 }
@@ -90,7 +91,7 @@ TEST(Findings, TheBestTrialIsChosenAndItsRunsCount) {
   const Findings findings = findings_of(study.file(), plan, results);
   EXPECT_NEAR(findings.rows[0].metric.mean, 2.2, 1e-12);
   const std::string text = report_text(study.file(), findings);
-  EXPECT_TRUE(contains(text, "Each row was given 3 trials (seeds 101, 102)")) << text;
+  EXPECT_TRUE(contains(text, "Every row was given 3 trials (seeds 101, 102)")) << text;
   // Of 0.001, 0.002 and 0.004; which of them is the last trial, the order of the middle says.
   const double chosen = row.trials[2].values["learning_rate"];
   EXPECT_NE(chosen, 0.002);

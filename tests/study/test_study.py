@@ -151,8 +151,8 @@ def test_a_run_that_is_killed_is_a_failure(tmp_path):
 
 
 @pytest.mark.parametrize("change, message", [
-    (("batch = 2", "batsh = 2"), "unknown option 'batsh' (STUDY, line 7); did you mean 'batch'?"),
-    (("batch = 2", "batch = -2"), "batch = -2 is not allowed (STUDY, line 7)"),
+    (("batch = 2", "batsh = 2"), "unknown option 'batsh' (STUDY, line 8); did you mean 'batch'?"),
+    (("batch = 2", "batch = -2"), "batch = -2 is not allowed (STUDY, line 8)"),
     (('strategy = "co2"', 'strategy = "co3"'), "strategy 'co3' is not known"),
     (("local_steps = [2, 4]", 'local_steps = ["auto"]'), "virtual workers need a number of local steps"),
     (("batch = 2", "batch = 2\nisland_size = 3"), "island_size"),
