@@ -11,6 +11,7 @@ namespace {
 struct Place {
   Combination values;
   double distance = 0;  // from the middle
+  bool operator==(const Place&) const = default;
 };
 
 std::vector<Place> places(const std::vector<Choice>& choices) {
@@ -43,8 +44,10 @@ std::vector<Combination> combinations(const std::vector<Choice>& choices) { retu
 
 std::vector<Combination> nearest_the_middle(const std::vector<Choice>& choices, std::size_t count) {
   std::vector<Place> all = places(choices);
-  std::ranges::stable_sort(all, {}, &Place::distance);
-  all.resize(std::min(count, all.size()));
+  std::vector<Place> nearest = all;
+  std::ranges::stable_sort(nearest, {}, &Place::distance);
+  nearest.resize(std::min(count, nearest.size()));
+  std::erase_if(all, [&](const Place& place) { return std::ranges::find(nearest, place) == nearest.end(); });
   return values_of(all);
 }
 

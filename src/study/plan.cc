@@ -189,8 +189,9 @@ class Planner {
 
 double Run::samples() const {
   double product = 1;
-  for (const char* factor : {"steps", "batch", "accumulation_steps", "workers"})
+  for (const char* factor : {"steps", "batch", "accumulation_steps", "workers"}) {
     product *= config.at(factor).get<double>();
+  }
   return product;
 }
 

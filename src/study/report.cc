@@ -91,8 +91,9 @@ std::vector<std::string> about(const StudyFile& file, const Findings& findings) 
                                             file.reference, PairedTest::kLevel)};
   if (file.tune) {
     std::string settings;
-    for (const auto& [option, value] : file.tune->settings)
+    for (const auto& [option, value] : file.tune->settings) {
       settings += fmt::format(", {} = {}", option, value.value.dump());
+    }
     text.push_back(
         fmt::format("Every row was given {} trials (seed{} {}{}), and then run with the values of the best one.",
                     findings.rows.front().row->trials.size(), file.tune->seeds.size() == 1 ? "" : "s",

@@ -45,8 +45,9 @@ class Runner {
   Runner(const StudyFile& file, const Plan& plan, Results& results, const RunnerOptions& options)
       : file_(file), plan_(plan), results_(results), folder_(options.folder) {
     const std::vector<int> cores = usable_cores();
-    for (int i = 0; i < options.jobs; ++i)
+    for (int i = 0; i < options.jobs; ++i) {
       slots_.push_back({.cores = {cores[static_cast<std::size_t>(i) % cores.size()]}});
+    }
     for (const std::string& warning : results.warnings()) progress_.say(warning);
   }
 
@@ -65,8 +66,14 @@ class Runner {
       progress_.say(fmt::format("stopped: {} of {} runs are done, the same command goes on", done_, total_));
       return 128 + signal_;
     }
-    if (failed_ > 0)
+    if (failed_ > 0) {
       progress_.say(fmt::format("{} of {} runs failed: the same command tries them again", failed_, total_));
+    }
+    for (const Row& row : plan_.rows) {
+      if (chosen(row)) continue;
+      progress_.say(fmt::format("{}: no trial succeeded, so there is nothing to run it with", row.label));
+      failed_ += row.trials[0].runs.size();
+    }
     return failed_ > 0 ? 1 : 0;
   }
 
@@ -128,12 +135,21 @@ class Runner {
         }
       }
       const auto best = chosen(row);
-      if (!best) continue;
+      if (!best || is_tried(row)) continue;
       for (const Run& run : row.trials[*best].runs) {
         if (missing(run)) return Job{&run, fmt::format("{}, seed {}", row.label, run.seed)};
       }
     }
     return std::nullopt;
+  }
+
+  /// A try that failed before and is under way again may still turn out best.
+  bool is_tried(const Row& row) const {
+    return std::ranges::any_of(slots_, [&](const Slot& slot) {
+      return slot.training && std::ranges::any_of(row.trials, [&](const Trial& trial) {
+               return std::ranges::find(trial.tries, slot.job.run->key, &Run::key) != trial.tries.end();
+             });
+    });
   }
 
   void wait_for_news() {

@@ -23,12 +23,22 @@ TEST(Combinations, TheLastOptionChangesFastest) {
   EXPECT_EQ(combinations({}).size(), 1U);
 }
 
-TEST(Combinations, TheMiddleIsTriedFirst) {
-  const auto three = nearest_the_middle({{"rate", {1, 2, 4, 8, 16}, ""}}, 3);
-  ASSERT_EQ(three.size(), 3U);
-  EXPECT_EQ(three[0].at("rate"), 4);
-  EXPECT_EQ(three[1].at("rate"), 2);
-  EXPECT_EQ(three[2].at("rate"), 8);
+TEST(Combinations, TheMiddleIsTriedAndTheEndsAreLeftOut) {
+  const auto rates = [](std::size_t count) {
+    std::vector<int> result;
+    for (const auto& values : nearest_the_middle({{"rate", {1, 2, 4, 8, 16}, ""}}, count))
+      result.push_back(values.at("rate"));
+    return result;
+  };
+  EXPECT_EQ(rates(1), (std::vector<int>{4}));
+  EXPECT_EQ(rates(2), (std::vector<int>{2, 4}));
+  EXPECT_EQ(rates(3), (std::vector<int>{2, 4, 8}));
+  EXPECT_EQ(rates(5), (std::vector<int>{1, 2, 4, 8, 16}));
+}
+
+TEST(Combinations, TheMiddleOfSeveralListsIsThatOfAllOfThem) {
+  const auto nearest = nearest_the_middle({{"a", {1, 2, 3}, ""}, {"b", {1, 2, 3}, ""}}, 1);
+  EXPECT_EQ(nearest, (std::vector<Combination>{{{"a", 2}, {"b", 2}}}));
 }
 
 TEST(Plan, AGridIsARowForEachPlaceComparedWithItsCounterpart) {

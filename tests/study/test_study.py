@@ -138,6 +138,14 @@ def test_a_run_that_fails_is_recorded_and_the_others_go_on(tmp_path):
     assert again.returncode == 1 and "8 runs, 6 of them done before" in again.stderr
 
 
+def test_a_row_of_which_no_trial_succeeds_is_a_failure(tmp_path):
+    text = SMALL[:SMALL.index("[[row]]\nname = \"co2\"")] + 'init_from = "/there/is/nothing"\n'
+    result = co2("study", "run", write(tmp_path, text), "--out", tmp_path / "out")
+    assert result.returncode == 1
+    assert "ddp: no trial succeeded, so there is nothing to run it with" in result.stderr
+    assert "no trial succeeded" in result.stdout and len(lines_of(tmp_path)) == 2
+
+
 def test_a_run_that_is_killed_is_a_failure(tmp_path):
     study = write(tmp_path, steps=3000)
     with Started("study", "run", study, "--out", tmp_path / "out", "--jobs", 1) as runner:
