@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <set>
@@ -63,7 +64,8 @@ class Runner {
     }
     for (Slot& slot : slots_) slot.training.reset();  // ends it
     if (signal_ != 0) {
-      progress_.say(fmt::format("stopped: {} of {} runs are done, the same command goes on", done_, total_));
+      progress_.say(fmt::format("stopped by signal {} ({}): {} of {} runs are done, the same command goes on", signal_,
+                                strsignal(signal_), done_, total_));
       return 128 + signal_;
     }
     if (failed_ > 0) {

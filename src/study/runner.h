@@ -15,7 +15,8 @@ struct RunnerOptions {
 
 /// Runs what has no result yet, each as a process, and adds what becomes of it to `results`: the tries of a row, then,
 /// with the values of the best trial, its runs. A run that fails is recorded, and tried again the next time. Returns
-/// the exit code: 0, 1 if a run failed or could not be made, 128 + signal if it was stopped, with everything kept that was finished.
+/// the exit code: 0, 1 if a run failed or could not be made, 128 + signal if it was stopped, with everything kept that
+/// was finished.
 ///
 /// Throws DataError if results can't be written. Thread safety: call it from a process with a single thread.
 int run_study(const StudyFile& file, const Plan& plan, Results& results, const RunnerOptions& options);
