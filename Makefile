@@ -12,7 +12,7 @@ SOURCES = $(shell git ls-files '*.h' '*.cc')
 CTEST = ctest --parallel 2 --output-on-failure --no-tests=error --timeout 900
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build train test test-torch test-kill bench asan tsan fuzz format tidy install clean
+.PHONY: help setup build train test test-torch test-kill bench results asan tsan fuzz format tidy install clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -43,6 +43,9 @@ test-kill: ## kill a run at KILLS (50) random moments, and see that it goes on t
 bench: setup ## run the benchmarks
 	@scripts/build release
 	scripts/bench $(ARGS)
+
+results: build ## make docs/results.md and its pictures from the results of studies
+	@scripts/results
 
 asan: ## run the unit tests with the address and undefined-behaviour sanitizers
 	@scripts/setup --tests

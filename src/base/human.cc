@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <iterator>
 
 namespace co2 {
@@ -27,6 +28,12 @@ std::string thousands(double value) {
     text.insert(static_cast<std::size_t>(at), 1, ',');
   }
   return text;
+}
+
+std::string clock_time(double seconds) {
+  const auto whole = static_cast<long>(std::lround(seconds));
+  if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
 }  // namespace co2

@@ -30,6 +30,7 @@ Examples:
   co2 launch -n 2 -- python my_training.py   two processes of any program
   co2 doctor                                 what this cluster can do, and what is wrong with it
   co2 lab                                    strategies side by side on slow links, on this machine alone
+  co2 study run studies/quick.toml           how strategies learn, over seeds, with a test
   co2 plan memory --model xl --workers 8     what each worker will hold
 
 Exit codes: 0 success, 2 an option, 3 the cluster, 4 a file, 5 communication, 6 a broken consensus, 130 stopped by Ctrl-C.)";
@@ -107,6 +108,7 @@ int parse_and_run(const std::vector<std::string>& arguments) {
   add_train(program);
   add_launch(program);
   add_lab(program);
+  add_study(program);
   add_doctor(program);
   add_plan(program);
   add_checkpoint(program);

@@ -23,6 +23,7 @@ struct Program {
 void add_train(Program& program);
 void add_launch(Program& program);
 void add_lab(Program& program);
+void add_study(Program& program);
 void add_doctor(Program& program);
 void add_plan(Program& program);
 void add_checkpoint(Program& program);

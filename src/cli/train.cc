@@ -34,6 +34,7 @@ Examples:
   co2 train --strategy ddp --out runs/ddp               the synchronous baseline
   co2 train --config run.toml --learning-rate 2e-3
   co2 train --resume runs/ddp                           after a stop, a crash, or on the next day
+  co2 train --workers 16 --virtual --local-steps 12     what 16 workers learn, on this machine's cores
   torchrun --nproc-per-node 2 --no-python co2 train)";
 
 /// What can be trained, and in which sizes: from the tasks themselves.
@@ -144,6 +145,12 @@ int run_train(const TrainFlags& flags) {
   config = train::with_rate(config);
   train::task_type(config.task).check_data(config);
   const std::optional<Placement> placement = settle_workers(config, given(settings, "workers"));
+  if (placement && config.virtual_workers) {
+    throw OptionError(
+        fmt::format("virtual workers are threads of one process, and {} has started {}: leave out one of "
+                    "the two",
+                    placement->launcher, placement->rendezvous.size));
+  }
   placed(resolve(config.sync), config.workers);  // before anybody starts: throws if the islands can't be
   const auto complete = to_json(config);
   if (flags.print_config) {
@@ -160,7 +167,7 @@ int run_train(const TrainFlags& flags) {
     refuse_another_state(config.out, config.task, before, complete);
     if (!placement || placement->rendezvous.rank == 0) processes::show(stderr, changes_text(before, complete));
   }
-  if (!placement && config.workers > 1) {
+  if (!placement && config.workers > 1 && !config.virtual_workers) {
     if (config.out.empty()) config.out = train::claim_default_folder(config);
     config.resume ? train::resume_run_folder(config.out, config_text)
                   : train::begin_run_folder(config.out, config_text);

@@ -228,6 +228,11 @@ OptionList machine_options() {
                     CO2_FIELD(workers));
   workers.get = [](const TrainConfig& config) { return config.workers > 0 ? json(config.workers) : json(); };
   options.push_back(std::move(workers));
+  options.push_back(
+      option::yes_no("virtual",
+                     "The workers are threads of one process, which take turns on its cores: any number "
+                     "of them learns here what it would learn on a cluster, as long as times do not matter",
+                     CO2_FIELD(virtual_workers)));
   options.push_back(option::whole(
       "threads", 0, 1024, "Computing threads per worker; 0: OMP_NUM_THREADS, or the worker's share of the cores",
       CO2_FIELD(threads)));

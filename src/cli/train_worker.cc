@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <optional>
 
 #include "base/files.h"
 #include "cli/job.h"
@@ -13,24 +14,38 @@
 #include "train/loop.h"
 #include "train/run_files.h"
 #include "train/summary.h"
+#include "train/virtual_workers.h"
 
 namespace co2::cli {
 
+namespace {
+
+/// Trains as one of several workers, or as all of them, and prints what there is to print. False: the run was stopped.
+bool trained(const train::TrainConfig& config, const std::optional<Cluster>& cluster, const train::RunHooks& hooks,
+             bool json) {
+  if (cluster) share_the_machine(config, *cluster);
+  const train::RunResult result =
+      cluster ? train::run(config, *cluster, hooks) : train::run_virtual_workers(config, hooks);
+  const bool speaks = !cluster || cluster->rank() == 0;
+  if (speaks && result.was_complete) tell_that_it_is_complete(config, json);
+  if (speaks && !result.was_complete) {
+    processes::show(stdout, json ? train::summary_json(result) : train::format_summary(result));
+  }
+  return !result.interrupted;
+}
+
+}  // namespace
+
 int run_train_worker(const train::TrainConfig& config, bool json, const std::string& config_text) {
   std::signal(SIGPIPE, SIG_IGN);  // a `| tee` that died must not take the run along
-  const Cluster cluster = Cluster::from_environment(config.cluster);
+  std::optional<Cluster> cluster;
+  if (!config.virtual_workers) cluster = Cluster::from_environment(config.cluster);
   const processes::StopSignal stop;  // after the rendezvous, in which nobody would look at it
   train::RunHooks hooks;
   hooks.stop_wished = [&stop] { return stop.requested().load(); };
   if (!config_text.empty()) hooks.config_text = [&](const train::TrainConfig&) { return config_text; };
   try {
-    share_the_machine(config, cluster);
-    const train::RunResult result = train::run(config, cluster, hooks);
-    if (result.was_complete) return cluster.rank() == 0 ? tell_that_it_is_complete(config, json) : 0;
-    if (cluster.rank() == 0) {
-      processes::show(stdout, json ? train::summary_json(result) : train::format_summary(result));
-    }
-    if (!result.interrupted) return 0;
+    if (trained(config, cluster, hooks, json)) return 0;
     // The signal may have reached another worker only: they stop together all the same.
     return 128 + (stop.signal() != 0 ? stop.signal() : SIGINT);
   } catch (const Error& error) {

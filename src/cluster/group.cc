@@ -9,6 +9,9 @@
 
 namespace co2 {
 
+OtherFailed::OtherFailed(const std::string& what)
+    : DataError(fmt::format("another worker could not {}; its own message says why", what)) {}
+
 bool Group::agree(bool mine) {
   const auto refused = at::full({1}, mine ? 0.0 : 1.0, at::kDouble);
   communicator_->all_reduce(refused, ReduceOp::kMax)->wait();
@@ -26,7 +29,7 @@ void Group::all_or_none(const std::string& what, const std::function<void()>& bo
   }
   const bool all = agree(!failure);
   if (failure) std::rethrow_exception(failure);
-  if (!all) throw DataError(fmt::format("another worker could not {}; its own message says why", what));
+  if (!all) throw OtherFailed(what);
 }
 
 std::vector<double> Group::sum(const std::vector<double>& mine) {

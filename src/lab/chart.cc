@@ -5,49 +5,19 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <map>
-#include <numeric>
 
+#include "lab/look.h"
 #include "lab/panel.h"
 
 namespace co2::lab {
 
 namespace {
 
-constexpr double kLabelColumn = 190;  // to the right of a panel
 constexpr double kDecadeToUnlimited = 0.6;
 
-struct Look {
-  std::string colour;
-  std::string dashes;
-};
-
-/// Okabe and Ito's colours, which most people can tell apart, without the yellow that white paper swallows.
-Look look_of(const Item& item) {
-  static const std::map<std::string, Look> kLooks = {{"none", {"#767676", "5 4"}},
-                                                     {"ddp", {"#000000", ""}},
-                                                     {"local-sgd", {"#b07500", ""}},
-                                                     {"slowmo", {"#3a95d0", ""}},
-                                                     {"diloco", {"#b5508a", ""}},
-                                                     {"streaming-diloco", {"#009e73", ""}},
-                                                     {"overlap-local-sgd", {"#7a5a9e", ""}},
-                                                     {"co2-paper", {"#0072b2", ""}},
-                                                     {"co2", {"#d55e00", ""}},
-                                                     {"torch-none", {"#767676", "9 4"}},
-                                                     {"torch-ddp", {"#000000", "9 4"}},
-                                                     {"torch-ddp-bf16", {"#7a5a9e", "9 4"}},
-                                                     {"torch-post-local-sgd", {"#b07500", "9 4"}},
-                                                     {"torchft-local-sgd", {"#3a95d0", "9 4"}},
-                                                     {"torchft-diloco", {"#b5508a", "9 4"}},
-                                                     {"torchft-diloco-overlap", {"#0072b2", "9 4"}},
-                                                     {"torchft-streaming", {"#009e73", "9 4"}}};
-  Look look = kLooks.at(item.peer() ? item.peer_name : item.strategy);
-  if (!item.wire.empty()) look.dashes = "2 3";
-  return look;
-}
-
 Series series_of(const Item& item) {
-  const Look look = look_of(item);
+  Look look = look_of(item.peer() ? item.peer_name : item.strategy);
+  if (!item.wire.empty()) look.dashes = "2 3";
   return {
       .label = item.label, .colour = look.colour, .dashes = look.dashes, .width = item.strategy == "co2" ? 3.0 : 1.8};
 }
@@ -112,35 +82,6 @@ std::size_t slowest(const LabOptions& options, const std::vector<Table>& tables)
   return result;
 }
 
-/// Fits the axes to the lines: the steep beginning is cut off, and a line that takes many times as long as another is
-/// shown on a logarithmic axis.
-void fit(Panel& panel) {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -low;
-  double shortest = low;
-  double longest = 0;
-  double earliest = low;
-  for (const Series& series : panel.series) {
-    if (series.points.empty()) continue;
-    const auto past_beginning = series.points.begin() + static_cast<std::ptrdiff_t>(series.points.size() / 12);
-    for (auto point = past_beginning; point != series.points.end(); ++point) {
-      low = std::min(low, point->y);
-      high = std::max(high, point->y);
-    }
-    shortest = std::min(shortest, series.points.back().x);
-    longest = std::max(longest, series.points.back().x);
-    earliest = std::min(earliest, past_beginning->x);
-  }
-  if (!(longest > 0)) return;
-  const double margin = std::max(0.05 * (high - low), 1e-3);
-  panel.y.low = low - 2 * margin;  // room for labels
-  panel.y.high = high + margin;
-  panel.x.logarithmic = longest > 4 * shortest;
-  panel.x.low = panel.x.logarithmic ? std::max(earliest / 2, longest / 1000) : 0;
-  panel.x.high = longest;
-  for (Series& series : panel.series) std::erase_if(series.points, [&](const Point& p) { return p.x < panel.x.low; });
-}
-
 std::string capitalised(std::string word) {
   if (!word.empty()) word[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(word[0])));
   return word;
@@ -170,25 +111,9 @@ Panel losses(const LabOptions& options, const std::vector<RunRecord>& records, c
 }  // namespace
 
 std::string chart(const LabOptions& options, const std::vector<RunRecord>& records, const std::vector<Table>& tables) {
-  const double height = std::max(330.0, 18.0 * static_cast<double>(options.items.size()));
-  Panel left = throughput(options, tables);
-  Panel right = losses(options, records, tables);
-  for (Panel* panel : {&left, &right}) {
-    panel->top = 60;
-    panel->width = 380;
-    panel->height = height;
-  }
-  left.left = 90;
-  right.left = left.left + left.width + kLabelColumn + 80;
-  const double whole_width = right.left + right.width + kLabelColumn;
-  const double whole_height = right.top + height + 65;
-  return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
-             "height=\"{1:.0f}\" font-family=\"system-ui, 'Segoe UI', Helvetica, Arial, sans-serif\" font-size=\"13\" "
-             "role=\"img\" aria-label=\"Throughput against bandwidth, and {2} against time, for every strategy\">\n"
-             "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
-             whole_width, whole_height, escape(options.words.loss)) +
-         draw(left, 1) + draw(right, 2) + "</svg>\n";
+  return picture(
+      {throughput(options, tables), losses(options, records, tables)}, options.items.size(),
+      fmt::format("Throughput against bandwidth, and {} against time, for every strategy", options.words.loss));
 }
 
 }  // namespace co2::lab

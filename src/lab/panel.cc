@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/human.h"
 
@@ -36,6 +37,17 @@ std::string line(double x1, double y1, double x2, double y2, const std::string& 
 std::string number(double value) {
   if (std::abs(value) < 1e3) return fmt::format("{:g}", value);
   return thousands(value);
+}
+
+/// Along its upper side, and back along the lower one.
+std::string band(const Series& series, const auto& x_of, const auto& y_of) {
+  if (series.band.empty()) return "";
+  std::string points;
+  for (const Band& each : series.band) points += fmt::format("{:.1f},{:.1f} ", x_of(each.x), y_of(each.high));
+  for (auto each = series.band.rbegin(); each != series.band.rend(); ++each) {
+    points += fmt::format("{:.1f},{:.1f} ", x_of(each->x), y_of(each->low));
+  }
+  return fmt::format("<polygon points=\"{}\" fill=\"{}\" fill-opacity=\"0.13\"/>\n", points, series.colour);
 }
 
 struct Label {
@@ -124,6 +136,7 @@ std::string draw(const Panel& panel, int number) {
   std::vector<Label> labels;
   for (const Series& series : panel.series) {
     if (series.points.empty()) continue;
+    svg += band(series, x_of, y_of);
     std::string points;
     for (const Point& point : series.points) points += fmt::format("{:.1f},{:.1f} ", x_of(point.x), y_of(point.y));
     svg += fmt::format(
@@ -151,6 +164,56 @@ std::string draw(const Panel& panel, int number) {
         fmt::format("fill=\"{}\"{}", label.series->colour, label.series->width > 2 ? " font-weight=\"bold\"" : ""));
   }
   return svg;
+}
+
+void fit(Panel& panel) {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -low;
+  double shortest = low;
+  double longest = 0;
+  double earliest = low;
+  for (const Series& series : panel.series) {
+    if (series.points.empty()) continue;
+    const auto past_beginning = series.points.begin() + static_cast<std::ptrdiff_t>(series.points.size() / 12);
+    for (auto point = past_beginning; point != series.points.end(); ++point) {
+      low = std::min(low, point->y);
+      high = std::max(high, point->y);
+    }
+    shortest = std::min(shortest, series.points.back().x);
+    longest = std::max(longest, series.points.back().x);
+    earliest = std::min(earliest, past_beginning->x);
+  }
+  if (!(longest > 0)) return;
+  const double margin = std::max(0.05 * (high - low), 1e-3);
+  panel.y.low = low - 2 * margin;  // room for labels
+  panel.y.high = high + margin;
+  panel.x.logarithmic = longest > 4 * shortest;
+  panel.x.low = panel.x.logarithmic ? std::max(earliest / 2, longest / 1000) : 0;
+  panel.x.high = longest;
+  for (Series& series : panel.series) {
+    std::erase_if(series.points, [&](const Point& p) { return p.x < panel.x.low; });
+    std::erase_if(series.band, [&](const Band& b) { return b.x < panel.x.low; });
+  }
+}
+
+std::string picture(std::vector<Panel> panels, std::size_t lines, const std::string& alt) {
+  constexpr double kLabelColumn = 190;  // to the right of a panel
+  constexpr double kNumberColumn = 80;  // to the left
+  double left = kNumberColumn + 10;
+  for (Panel& panel : panels) {
+    panel.left = left;
+    panel.top = 60;
+    panel.width = 380;
+    panel.height = std::max(330.0, 18.0 * static_cast<double>(lines));
+    left += panel.width + kLabelColumn + kNumberColumn;
+  }
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
+      "height=\"{1:.0f}\" font-family=\"system-ui, 'Segoe UI', Helvetica, Arial, sans-serif\" font-size=\"13\" "
+      "role=\"img\" aria-label=\"{2}\">\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
+      left - kNumberColumn, panels.front().top + panels.front().height + 65, escape(alt));
+  for (std::size_t i = 0; i < panels.size(); ++i) svg += draw(panels[i], static_cast<int>(i) + 1);
+  return svg + "</svg>\n";
 }
 
 }  // namespace co2::lab

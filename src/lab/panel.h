@@ -10,6 +10,13 @@ struct Point {
   double y = 0;
 };
 
+/// How far values spread at some place of a line.
+struct Band {
+  double x = 0;
+  double low = 0;
+  double high = 0;
+};
+
 /// One line of a panel. It is labelled where it ends, in its own colour, so that nobody has to look up a legend.
 struct Series {
   std::string label;
@@ -18,6 +25,7 @@ struct Series {
   bool markers = false;
   double width = 2;
   std::vector<Point> points{};
+  std::vector<Band> band{};  ///< shown behind the line
 };
 
 struct Axis {
@@ -43,6 +51,14 @@ struct Panel {
 
 /// `number` tells panels of one picture apart.
 std::string draw(const Panel& panel, int number);
+
+/// Fits the axes to the lines: the steep beginning is cut off, and a line that takes many times as long as another is
+/// shown on a logarithmic axis.
+void fit(Panel& panel);
+
+/// A whole document: panels side by side, of one size, with room for the labels of so many lines. `alt` is for who
+/// can't see it.
+std::string picture(std::vector<Panel> panels, std::size_t lines, const std::string& alt);
 
 /// Text inside SVG.
 std::string escape(const std::string& text);

@@ -57,17 +57,9 @@ void add(std::vector<Item>& items, Item item, const char* flag) {
   items.push_back(std::move(item));
 }
 
-processes::Environment outside_of_any_job() {
-  processes::Environment variables = processes::own_environment();
-  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
-    variables.erase(name);
-  }
-  return variables;
-}
-
 nlohmann::ordered_json train_config(const std::vector<std::string>& flags, const processes::SignalQueue* signals) {
   Tool tool{.command = {kOwnProgram, "train", "--print-config"},
-            .environment = processes::as_list(outside_of_any_job())};
+            .environment = processes::as_list(processes::environment_outside_of_jobs())};
   tool.command.insert(tool.command.end(), flags.begin(), flags.end());
   tool.signals = signals;
   const ToolResult result = run_tool(tool);

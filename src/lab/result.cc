@@ -61,7 +61,7 @@ std::vector<CurvePoint> smooth(const std::vector<Line>& lines, double steps) {
       sum += line->loss;
       ++count;
     }
-    curve.push_back({time_of(lines, end->loss_step), sum / count});
+    curve.push_back({time_of(lines, end->loss_step), sum / count, end->loss_step});
   }
   return curve;
 }

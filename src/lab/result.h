@@ -16,6 +16,7 @@ namespace co2::lab {
 struct CurvePoint {
   double seconds = 0;
   double loss = 0;
+  double step = 0;  ///< the last one that it is about
 };
 
 /// What a run wrote in its folder. NaN or nothing: it does not tell.

@@ -9,18 +9,9 @@
 #include <limits>
 
 #include "base/clock.h"
+#include "base/human.h"
 
 namespace co2::lab {
-
-namespace {
-
-std::string minutes(double seconds) {
-  const auto whole = static_cast<long>(std::lround(seconds));
-  if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
-  return fmt::format("{}:{:02}", whole / 60, whole % 60);
-}
-
-}  // namespace
 
 StatusLine::StatusLine(std::vector<std::string> kinds) : kinds_(std::move(kinds)), terminal_(isatty(STDERR_FILENO)) {}
 StatusLine::~StatusLine() { clear(); }
@@ -55,10 +46,10 @@ void StatusLine::update(const std::function<std::string()>& progress) {
   if (!terminal_ || now - shown_ < kPause) return;
   shown_ = now;
   const double elapsed = seconds_between(begin_, now);
-  std::string line = fmt::format("run {}/{}  {}  {}", run_, kinds_.size(), what_, minutes(elapsed));
+  std::string line = fmt::format("run {}/{}  {}  {}", run_, kinds_.size(), what_, clock_time(elapsed));
   if (const std::string text = progress(); !text.empty()) line += "  " + text;
   const double left = seconds_left(elapsed);
-  if (std::isfinite(left)) line += fmt::format("  about {} left", minutes(left));
+  if (std::isfinite(left)) line += fmt::format("  about {} left", clock_time(left));
   fmt::print(stderr, "\r\033[K{}", line);
   std::fflush(stderr);
 }

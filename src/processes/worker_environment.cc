@@ -31,6 +31,14 @@ Environment own_environment() {
   return variables;
 }
 
+Environment environment_outside_of_jobs() {
+  Environment variables = own_environment();
+  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
+    variables.erase(name);
+  }
+  return variables;
+}
+
 std::vector<std::string> as_list(const Environment& variables) {
   std::vector<std::string> result;
   for (const auto& [name, value] : variables) result.push_back(name + "=" + value);

@@ -30,6 +30,8 @@ using Environment = std::map<std::string, std::string, std::less<>>;
 
 /// Our own environment, without what another launcher, in whose job we may be running, says about places.
 Environment own_environment();
+/// The same without any place at all: for a program that is not to join anybody.
+Environment environment_outside_of_jobs();
 
 /// "NAME=value", as exec takes them.
 std::vector<std::string> as_list(const Environment& variables);

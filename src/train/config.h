@@ -51,8 +51,9 @@ struct TrainConfig {
   ClusterOptions cluster;
 
   // On this machine; only used when co2 starts the workers itself.
-  int workers = 0;  ///< 0: one per usable core, at most 4
-  int threads = 0;  ///< per worker; 0: usable cores / workers, at least 1
+  int workers = 0;               ///< 0: one per usable core, at most 4
+  bool virtual_workers = false;  ///< they are threads of one process (train/virtual_workers.h)
+  int threads = 0;               ///< per worker; 0: usable cores / workers, at least 1
   bool pin = true;
 };
 

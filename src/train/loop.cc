@@ -247,7 +247,9 @@ class Run {
       const double loss = step();
       if (state_.steps++ == 0) {
         state_.first_loss = loss;
-        state_.period = control_period(config_.steps, group_.sum({seconds_since(step_began)})[0] / cluster_.size());
+        const double step_seconds = group_.sum({seconds_since(step_began)})[0] / cluster_.size();
+        // Virtual workers have no clock that means anything, and what they learn must not depend on one.
+        state_.period = control_period(config_.steps, config_.virtual_workers ? 0 : step_seconds);
         open_channel();
       }
       state_.units += units * cluster_.size();

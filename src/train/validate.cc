@@ -58,7 +58,12 @@ void validate(const TrainConfig& config) {
   parse_every("checkpoint_every", config.checkpoint_every);
   within("keep", config.keep, 1, Highest::kKeep);
   settled(config);
-  resolve(config.sync);
+  const Recipe recipe = resolve(config.sync);
+  if (config.virtual_workers && recipe.adaptive) {
+    throw OptionError(
+        "virtual workers need a number of local steps: 'auto' follows the time that steps and exchanges take, which "
+        "means nothing where workers take turns on the same cores. Set local_steps, to 12 for example");
+  }
 }
 
 OptionError unknown_choice(std::string_view option, std::string_view value, const std::vector<std::string>& valid) {

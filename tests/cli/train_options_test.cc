@@ -234,6 +234,7 @@ TEST(TrainOptions, EveryOptionSurvivesTheRoundTripWhenItIsNotTheDefault) {
                                            {"rendezvous_timeout", 9},
                                            {"collective_timeout", 8},
                                            {"workers", 3},
+                                           {"virtual", true},
                                            {"threads", 2},
                                            {"pin", false}};
   TrainConfig config;
