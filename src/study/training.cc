@@ -3,6 +3,7 @@
 #include <co2/error.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,6 +31,10 @@ std::string how_it_ended(int status) {
     return fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
   }
   return fmt::format("exit code {}", WEXITSTATUS(status));
+}
+
+double seconds_of(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
 void discard(const std::filesystem::path& path) {
@@ -76,8 +81,10 @@ void Training::signal(int number) const { kill(-pid_, number); }
 
 std::optional<Result> Training::result() {
   int status = 0;
-  if (pid_ <= 0 || waitpid(pid_, &status, WNOHANG) <= 0) return std::nullopt;
+  rusage usage{};
+  if (pid_ <= 0 || wait4(pid_, &status, WNOHANG, &usage) <= 0) return std::nullopt;
   pid_ = 0;
+  processor_seconds_ = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
   Result result = outcome(status);
   result.key = run_.key;
   result.config = run_.config;
@@ -115,8 +122,9 @@ Speed measure_speed(const Run& run) {
   std::optional<Result> result;
   while (!(result = training.result())) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   if (!result->done()) throw Error(fmt::format("a run of a few steps failed: {}", result->failure), 1);
-  return {.sample_seconds = result->training_seconds / few.samples(),
-          .run_seconds = result->wall_seconds - result->training_seconds};
+  const double share = result->training_seconds / result->wall_seconds;  // others slow down both alike
+  const double processor = training.processor_seconds();
+  return {.sample_seconds = share * processor / few.samples(), .run_seconds = (1 - share) * processor};
 }
 
 }  // namespace co2::study

@@ -27,6 +27,8 @@ class Training {
 
   /// What became of it, once it has ended; never waits.
   std::optional<Result> result();
+  /// What it took of the processor: what it would have taken alone, however busy the machine was. Once it has ended.
+  double processor_seconds() const { return processor_seconds_; }
 
  private:
   Result outcome(int status) const;
@@ -37,9 +39,10 @@ class Training {
   const std::filesystem::path log_;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   pid_t pid_ = 0;
+  double processor_seconds_ = 0;
 };
 
-/// How long runs take on one core here.
+/// How long runs take on one core of this machine, if nobody else uses it.
 struct Speed {
   double sample_seconds = 0;  ///< each sample of each worker
   double run_seconds = 0;     ///< what a run takes besides: starting, validation, writing
