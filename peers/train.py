@@ -147,6 +147,8 @@ class Run:
             "train_loss": sum(losses[-recent:]) / recent,
             "validation_loss_before": before,
             "validation_loss": after,
+            "metrics_before": {},
+            "metrics": {},
             "steps": self.steps,
             "interrupted": False,
             "checkpoints": None,
