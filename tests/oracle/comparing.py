@@ -35,6 +35,7 @@ elements and more.
 
 import numpy as np
 
+import codec
 import oracle
 
 UNITS = 8.0
@@ -112,7 +113,7 @@ def difference(case, result, data, rules=oracle.Oracle):
     wire = case["options"].get("wire", "plain")
     lossy = wire != "plain"
     limit, allowed = (LOSSY_UNITS, LOSSY_SHARE) if lossy else (UNITS * case.get("rounding", 1.0), 0.0)
-    if wire in oracle.LARGEST_CODE:
+    if wire in codec.LARGEST_CODE:
         rules, limit, allowed = beside(rules, result), CODED_UNITS, CODED_SHARE
     seen = list(distances(case, result, oracle.run(case, data, rules), data))
     for at, of_snapshot in enumerate(seen):

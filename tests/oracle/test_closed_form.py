@@ -9,8 +9,8 @@ import math
 import numpy as np
 import pytest
 
+import codec
 import comparing
-import oracle
 from cases import BLOCK_WIRES, make
 from oracle import Layout
 from replaying import Data, numel, random_data, replay, replay_files
@@ -166,7 +166,7 @@ def test_a_single_worker_is_plain_training_bit_for_bit(strategy):
     ([0.0, -0.0], 127, [0.0, 0.0])])
 def test_how_the_oracle_codes_a_block(values, largest, expected):
     """Worked out by hand from docs/wire.md."""
-    assert np.array_equal(oracle.coded(np.array(values, np.float32), largest), np.array(expected, np.float32))
+    assert np.array_equal(codec.coded(np.array(values, np.float32), largest), np.array(expected, np.float32))
 
 
 @pytest.mark.parametrize("wire", ["plain", *BLOCK_WIRES])

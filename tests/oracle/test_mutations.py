@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+import codec
 import comparing
-import oracle
 from cases import MORE_GROUPS, bursts, make, not_finite, planned
-from oracle import Layout, Oracle, to_bfloat16
+from codec import to_bfloat16
+from oracle import Layout, Oracle
 from replaying import random_data, replay
 
 PAPER = make("m-paper", "co2-paper", 3, 4, weights="unequal", clip=2.5, clip_mode="value")
@@ -136,19 +137,19 @@ def settings(**changed):
     return init
 
 
-def one_block(scale_of=oracle.block_scale, rounding=np.rint):
+def one_block(scale_of=codec.block_scale, rounding=np.rint):
     """A way to code whole fragments with another way to code one block."""
     def coded(self, values, fragment):
         result = np.zeros_like(values)
         for block in self.layout.coded_blocks(fragment.where):
-            scale = scale_of(values[block], oracle.LARGEST_CODE[self.o["wire"]])
+            scale = scale_of(values[block], codec.LARGEST_CODE[self.o["wire"]])
             if scale > 0:
                 result[block] = rounding(values[block] * (np.float32(1) / scale)) * scale
         return result
     return coded
 
 
-def blocks(elements=oracle.CODED_BLOCK, stretches=lambda layout, where: layout.stretches(where)):
+def blocks(elements=codec.CODED_BLOCK, stretches=lambda layout, where: layout.stretches(where)):
     """An oracle that cuts fragments into other blocks."""
     class Other(Layout):
         def coded_blocks(self, where):
@@ -197,11 +198,11 @@ MUTATIONS |= {
     "blocks of 32": rule(BLOCKS, __init__=blocks(32)),
     "blocks of 128": rule(BLOCKS, __init__=blocks(128)),
     "codes rounded towards zero": rule(BLOCKS, coded=one_block(rounding=np.trunc)),
-    "a scale rounded to nearest": rule(BLOCKS, coded=one_block(lambda block, largest: oracle.rounded_to_8_bits(
+    "a scale rounded to nearest": rule(BLOCKS, coded=one_block(lambda block, largest: codec.rounded_to_8_bits(
         np.abs(block).max() / np.float32(largest)))),
     "a scale in full precision": rule(BLOCKS, coded=one_block(lambda block, largest:
                                                               np.abs(block).max() / np.float32(largest))),
-    "one code more": rule(BLOCKS, coded=one_block(lambda block, largest: oracle.block_scale(block, largest + 1))),
+    "one code more": rule(BLOCKS, coded=one_block(lambda block, largest: codec.block_scale(block, largest + 1))),
     "weighed when it was coded already": rule([INT8, INT4, INT2], sent=weighed_after_coding),
     "blocks dealt out in turn": rule([INT4_PLANNED], owner=lambda self, block, blocks: block % len(self.workers)),
     "the last worker owns what is left": rule([INT4_PLANNED], owner=lambda self, block, blocks: min(
