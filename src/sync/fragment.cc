@@ -133,6 +133,7 @@ Header Fragment::header_of(const WireFormat::Sent& sent, const Launch& launch) {
   }
   const bool keeps_rest = recipe_.restart == Restart::kKeep;  // `mix` overwrites some of it: then it counts as fresh
   residues_.resize(rates.size());
+  header.sent_sizes.resize(sizes_told(launch));
   if (sends) {
     std::vector<outer::LaunchNorms> norms(rates.size());
     for (std::size_t i = 0; i < parts_.size(); ++i) norms[parts_[i].group] += sent.norms[i];
@@ -144,13 +145,12 @@ Header Fragment::header_of(const WireFormat::Sent& sent, const Launch& launch) {
       const double size = residue.size_of(all, rates[g], rounds);
       const double of_sent = all > 0 ? size * std::sqrt(norms[g].sent) / all : 0;
       header.size += size * size;
-      header.sent_size += of_sent * of_sent;
+      if (launch.momentum > 0) header.sent_sizes[g] = of_sent;
       const double left = keeps_rest ? std::sqrt(norms[g].left) : 0;
       residue = {left, all > 0 && std::isfinite(size) ? size * left / all : 0};  // a rate may be next to nothing
     }
     const auto elements = static_cast<double>(std::max<std::int64_t>(numel(), 1));
     header.size = std::sqrt(header.size / elements);
-    header.sent_size = std::sqrt(header.sent_size / elements);
   }
   if (recipe_.rate_units) header.rates = std::move(rates);
   if (launch.momentum > 0) {
@@ -163,12 +163,14 @@ Header Fragment::header_of(const WireFormat::Sent& sent, const Launch& launch) {
 
 /// The sum, and how it is to be applied. Changes nothing but what it learns about usual progress.
 Fragment::Arrived Fragment::arrived(const InFlight& exchange) {
-  const AgreedHeader header = agreed(exchange.header, context_.control.size(), groups());
+  const AgreedHeader header =
+      agreed(exchange.header, context_.control.size(), rates_told(), sizes_told(exchange.launch));
   require_same_consensus(header, fmt::format("the consensus of fragment {} (round {})", index_, exchange.launch.round));
   Arrived result;
   for (const Part& part : parts_) result.sum.push_back(context_.wire.sum(exchange.message, part.range));
   result.total_weight = header.total_weight;
   result.trained = header.trained;
+  result.sizes = header.sent_sizes;
   // γ on both sides, so that progress arrives at the scale at which it was made: what the rate is, matters only to what
   // momentum remembers. A rate of zero has no units to speak of: the last positive one stands in for it.
   for (std::size_t g = 0; g < header.rates.size(); ++g) {
@@ -177,11 +179,10 @@ Fragment::Arrived Fragment::arrived(const InFlight& exchange) {
   result.rates = context_.last_rates;
   if (result.total_weight == 0) return result;
   result.scale = 1 / (result.total_weight * staleness_gap(exchange, result));
-  result.size = header.sent_size;
   if (recipe_.clip > 0 && recipe_.clip_mode == ClipMode::kUsual) {
     const double factor = usual_.limit(header.size, exchange.steps, recipe_.clip);
     result.scale *= factor;
-    result.size *= factor;
+    for (double& size : result.sizes) size *= factor;
     count_clipped(1 - factor);
   }
   return result;
@@ -190,18 +191,24 @@ Fragment::Arrived Fragment::arrived(const InFlight& exchange) {
 /// How much of what has arrived momentum shall remember. Some of it may be what rounding has left, at workers and at
 /// owners of blocks, of a time of higher rates. It moves the consensus as it is; but in units of today's rate momentum
 /// would remember a multiple of it, and make it felt when the rate rises again. The workers know how large what they
-/// have sent is in units of its own time: no mean of it is larger, but for what owners add and take away.
-double Fragment::memorable_share(const InFlight& exchange, const Arrived& arrived) const {
-  if (exchange.launch.momentum == 0 || !in_blocks(exchange.launch.wire)) return 1;
-  double squared = 0;
+/// have sent is in units of its own time: no mean of it is larger, but for what owners add and take away. Each
+/// parameter group by itself, as its rate may fall while the others' do not.
+std::vector<double> Fragment::memorable_shares(const InFlight& exchange, const Arrived& arrived) const {
+  std::vector<double> shares(arrived.rates.size(), 1.0);
+  if (exchange.launch.momentum == 0 || !in_blocks(exchange.launch.wire)) return shares;
+  std::vector<double> squared(shares.size());
   for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const double scale = arrived.scale / arrived.rates[parts_[i].group];
-    for (const auto& [range, sum, sent] : arrived.sum[i]) squared += scale * scale * outer::squared_norm(sum);
+    const std::size_t group = parts_[i].group;
+    const double scale = arrived.scale / arrived.rates[group];
+    for (const auto& [range, sum, sent] : arrived.sum[i]) squared[group] += scale * scale * outer::squared_norm(sum);
   }
-  const double size = std::sqrt(squared / static_cast<double>(std::max<std::int64_t>(numel(), 1)));
   constexpr double kOwners = 1.5;
-  const double most = kOwners * arrived.size;
-  return size > most ? most / size : 1;
+  for (std::size_t g = 0; g < shares.size(); ++g) {
+    const double most = kOwners * arrived.sizes[g];
+    const double size = std::sqrt(squared[g]);
+    if (size > most) shares[g] = most / size;
+  }
+  return shares;
 }
 
 // Λ = 1 + ‖x_now - x_then‖ / ‖D‖, never below 1; D = sum / total_weight.
@@ -270,7 +277,7 @@ TransferTime Fragment::apply(bool finishing) {
     nothing = at::zeros_like(consensus_);
   }
   const at::Tensor momentum = momentum_for(move);
-  const double memorable = memorable_share(oldest, arrived);
+  const std::vector<double> memorable = memorable_shares(oldest, arrived);
 
   // The consensus moves under the feet of an exchange that was launched before this apply.
   const bool want_norm = recipe_.penalty && in_flight_.size() > 1;
@@ -285,8 +292,8 @@ TransferTime Fragment::apply(bool finishing) {
       norms += outer::apply(sum, cut(momentum, range), cut(consensus_, range),
                             nothing.defined() ? outer::Wired(cut(nothing, range)) : sent, cut(part.live, in_part), move,
                             want_norm);
-      if (memorable < 1) {
-        cut(momentum, range).sub_(outer::decode(sum, momentum.scalar_type()), (1 - memorable) * move.progress_scale);
+      if (const double share = memorable[part.group]; share < 1) {
+        cut(momentum, range).sub_(outer::decode(sum, momentum.scalar_type()), (1 - share) * move.progress_scale);
       }
     }
   }
@@ -425,7 +432,9 @@ void Fragment::visit(Walk& walk, const std::string& name, bool with_rest) {
     if (exchange.launch.momentum >= 1) refuse_damaged(prefix + "/momentum", exchange.launch.momentum);
     if (walk.reads()) {
       const std::size_t trained = exchange.launch.momentum > 0 ? parameter_count() : 0;
-      exchange.header = to_sum({.rates = std::vector<double>(groups()), .trained = std::vector<double>(trained)});
+      exchange.header = to_sum({.sent_sizes = std::vector<double>(sizes_told(exchange.launch)),
+                                .rates = std::vector<double>(rates_told()),
+                                .trained = std::vector<double>(trained)});
     }
     context_.wire.visit_sent(visitor, prefix + "/sent", exchange.message, stretches());
     std::vector<WorkPtr> works = exchange.message.works;

@@ -151,20 +151,21 @@ class Fragment {
     double total_weight = 0;
     std::vector<double> rates;    ///< γ, per parameter group
     double scale = 0;             ///< of the sum: 1 / (Σw Λ), and less if it is a burst
-    double size = 0;              ///< of what workers have sent, in units of the rates at which it was made
+    std::vector<double> sizes;    ///< of what workers have sent, in units of the rates at which it was made, per group
     std::vector<double> trained;  ///< how many workers have trained each parameter
   };
   Arrived arrived(const InFlight& exchange);
   double staleness_gap(const InFlight& exchange, const Arrived& arrived) const;
   double momentum_scale(const InFlight& exchange, const Arrived& arrived) const;
-  double memorable_share(const InFlight& exchange, const Arrived& arrived) const;
+  std::vector<double> memorable_shares(const InFlight& exchange, const Arrived& arrived) const;
   at::Tensor momentum_for(const outer::Move& move);
   std::size_t parameter_count() const;
   std::vector<at::Tensor> live_parameters() const;
   Header header_of(const WireFormat::Sent& sent, const Launch& launch);
   std::vector<double> trained_here(bool sends);
   void rest_what_nobody_trains(const Arrived& arrived) const;
-  std::size_t groups() const { return recipe_.rate_units ? context_.last_rates.size() : 0; }
+  std::size_t rates_told() const { return recipe_.rate_units ? context_.last_rates.size() : 0; }
+  std::size_t sizes_told(const Launch& launch) const { return launch.momentum > 0 ? context_.last_rates.size() : 0; }
   template <typename Body>
   void for_each_parameter(const Body& body) const;
   std::vector<Range> stretches() const;

@@ -12,35 +12,37 @@
 namespace co2 {
 
 namespace {
-enum Place : std::int64_t { kWeight, kSize, kSentSize, kCheck, kSquaredCheck, kRates };
+enum Place : std::int64_t { kWeight, kSize, kCheck, kSquaredCheck, kRates };
 }  // namespace
 
 at::Tensor to_sum(const Header& header) {
-  const auto count = static_cast<std::int64_t>(header.rates.size() + header.trained.size());
-  at::Tensor numbers = at::empty({kRates + count}, at::kDouble);
+  const std::size_t count = header.rates.size() + header.sent_sizes.size() + header.trained.size();
+  at::Tensor numbers = at::empty({kRates + static_cast<std::int64_t>(count)}, at::kDouble);
   auto* values = numbers.mutable_data_ptr<double>();
-  values[kWeight] = header.weight;
   // Who sends nothing has no say; its size may be anything, even infinite.
-  values[kSize] = header.weight > 0 ? header.weight * header.size : 0;
-  values[kSentSize] = header.weight > 0 ? header.weight * header.sent_size : 0;
+  const auto weighed = [&](double value) { return header.weight > 0 ? header.weight * value : 0; };
+  values[kWeight] = header.weight;
+  values[kSize] = weighed(header.size);
   values[kCheck] = header.check;
   values[kSquaredCheck] = static_cast<double>(header.check) * header.check;
-  double* const after_rates = std::transform(header.rates.begin(), header.rates.end(), values + kRates,
-                                             [&](double rate) { return header.weight * rate; });
-  std::copy(header.trained.begin(), header.trained.end(), after_rates);
+  double* next = std::transform(header.rates.begin(), header.rates.end(), values + kRates, weighed);
+  next = std::transform(header.sent_sizes.begin(), header.sent_sizes.end(), next, weighed);
+  std::copy(header.trained.begin(), header.trained.end(), next);
   return numbers;
 }
 
-AgreedHeader agreed(const at::Tensor& sums, int workers, std::size_t groups) {
+AgreedHeader agreed(const at::Tensor& sums, int workers, std::size_t rates, std::size_t sizes) {
   const auto* values = sums.const_data_ptr<double>();
   AgreedHeader result;
   result.total_weight = values[kWeight];
   const double share = result.total_weight > 0 ? 1 / result.total_weight : 0;
-  result.size = share * values[kSize];
-  result.sent_size = share * values[kSentSize];
-  const double* const after_rates = values + kRates + groups;
-  std::transform(values + kRates, after_rates, std::back_inserter(result.rates), [&](double v) { return share * v; });
-  result.trained.assign(after_rates, values + sums.numel());
+  const auto mean = [&](double sum) { return share * sum; };
+  result.size = mean(values[kSize]);
+  const double* const after_rates = values + kRates + rates;
+  const double* const after_sizes = after_rates + sizes;
+  std::transform(values + kRates, after_rates, std::back_inserter(result.rates), mean);
+  std::transform(after_rates, after_sizes, std::back_inserter(result.sent_sizes), mean);
+  result.trained.assign(after_sizes, values + sums.numel());
   // G Σc² ≥ (Σc)², and they are equal only if all c are. Both are integers below G² 2³², and exact.
   const auto sum = static_cast<std::uint64_t>(values[kCheck]);
   const auto squares = static_cast<std::uint64_t>(values[kSquaredCheck]);

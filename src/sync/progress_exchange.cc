@@ -314,7 +314,7 @@ void ProgressExchange::compare_consensus() const {
   }
   const at::Tensor sums = to_sum(header);
   context_.control.all_reduce(sums, ReduceOp::kSum)->wait();
-  require_same_consensus(agreed(sums, context_.control.size(), 0), "the consensus");
+  require_same_consensus(agreed(sums, context_.control.size(), 0, 0), "the consensus");
 }
 
 void ProgressExchange::finish() {

@@ -419,20 +419,24 @@ class Oracle:
                 still_left = np.linalg.norm((d - sent)[groups == g])
                 residues[:, g] = still_left, sizes[g] * still_left / whole
         fragment.residues[w] = residues
-        return np.sqrt(np.square([sizes, of_sent]).sum(axis=1) / max(len(sent), 1))
+        return np.sqrt(np.square(sizes).sum() / max(len(sent), 1)), of_sent
 
     def take_over_residues(self, new, old, share):
         """The parts of several fragments' elements, as if they were alike everywhere."""
         new.residues = [np.hypot(mine, np.sqrt(share) * its) for mine, its in zip(new.residues, old.residues)]
 
-    def memorable(self, exchange, scale, D, gamma):
+    def memorable(self, exchange, where, scale, D, gamma):
         """How much of what has arrived momentum remembers: not more than what the workers have sent, in units of its own
         time, but for what owners add."""
         if exchange.beta == 0 or not self.in_blocks():
             return 1.0
-        size = np.sqrt(np.square(D / gamma).sum() / max(len(D), 1))
-        most = 1.5 * exchange.sent_size * scale
-        return most / size if size > most else 1.0
+        groups = self.per_element(np.arange(len(exchange.sent_size)))[where]
+        result = np.ones(len(D))
+        for g, sent_size in enumerate(exchange.sent_size):
+            size, most = np.linalg.norm((D / gamma)[groups == g]), 1.5 * sent_size * scale
+            if size > most:
+                result[groups == g] = most / size
+        return result
 
     def restart(self, live, x, sent, move):
         if self.o["restart"] == "paper":
@@ -448,17 +452,18 @@ class Oracle:
                    for worker, since in zip(self.workers, fragment.since)]
         rates = [self.rates_of(since) for since in fragment.since]
         sent = [self.sent(worker, fragment, w) for worker, w in zip(self.workers, weights)]
-        sizes = [self.size(fragment, w, r, s) if weights[w] > 0 else np.zeros(2) for w, (r, s) in enumerate(zip(rates, sent))]
+        sizes = [self.size(fragment, w, r, s) if weights[w] > 0 else (0.0, 0.0 * r) for w, (r, s) in enumerate(zip(rates, sent))]
         trained = self.trained(fragment, weights)
         D = np.zeros_like(self.x[fragment.where])
-        size, sent_size = 0.0, 0.0
+        size, sent_size = 0.0, np.zeros(len(self.case["groups"]))
         if sum(weights) > 0:
             for w, s in zip(weights, sent):
                 D = self.add(D, w * s)
             if self.in_blocks():
                 D = self.passed_on(fragment, D, sum(weights)).astype(np.float64)
             D = D / sum(weights)
-            size, sent_size = sum(w * its for w, its in zip(weights, sizes)) / sum(weights)
+            size = sum(w * its[0] for w, its in zip(weights, sizes)) / sum(weights)
+            sent_size = sum(w * its[1] for w, its in zip(weights, sizes)) / sum(weights)
         sent = [self.taken_out(worker, fragment, s) for worker, s in zip(self.workers, sent)]
         if self.restarts_without_apply(f, fragment):
             for worker in self.workers:
@@ -493,7 +498,7 @@ class Oracle:
         self.m[where] = self.clip(beta * self.m[where] + g)
         direction = g + beta * self.m[where] if self.o["nesterov"] else self.m[where]
         move = self.o["outer_rate"] * self.rate_out(gamma) * direction
-        self.m[where] -= (1 - self.memorable(exchange, unless_burst, scale * exchange.D, self.rate_in(gamma))) * g
+        self.m[where] -= (1 - self.memorable(exchange, where, unless_burst, scale * exchange.D, self.rate_in(gamma))) * g
         if exchange.beta == 0 and not self.o["nesterov"]:
             self.m[where] = 0.0  # an exchange without momentum forgets it
         self.x[where] = self.x[where] - move

@@ -393,6 +393,41 @@ TEST(BlockWire, MomentumDoesNotRememberWhatOwnersKept) {
   }
 }
 
+/// The same of one parameter group whose rate falls while another's, in the same fragment and far larger, does not.
+TEST(BlockWire, MomentumDoesNotRememberWhatOneGroupKept) {
+  for (const Wire wire : {Wire::kInt4, Wire::kInt2}) {
+    for (const double low : {1e-3, 1e-5}) {
+      run_workers(2, [&](const Cluster& cluster) {
+        const at::NoGradGuard no_grad;
+        constexpr int kTau = 12, kLarge = 20000, kSmall = 256;
+        at::Tensor large = at::zeros({kLarge}), small = at::zeros({kSmall});
+        large.set_requires_grad(true);
+        small.set_requires_grad(true);
+        Core core(cluster, {.parameters = {{large, "large", 0}, {small, "small", 1}}},
+                  {.local_steps = kTau, .wire = wire});
+        auto generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(50 + cluster.rank()));
+        at::Tensor before = at::zeros({kSmall});
+        double usual = 0, after = 0;
+        for (int step = 1; step <= 14 * kTau; ++step) {
+          const bool pause = step > 61 && step <= 8 * kTau;
+          const double rate = pause ? 0.1 * low : 0.1;
+          core.begin_step({0.1, rate});
+          large.sub_(at::randn({kLarge}, generator), 0.1);
+          const at::Tensor gradient = at::randn({kSmall}, generator);
+          if (!pause) small.sub_(gradient, 0.1);
+          core.end_step({0.1, rate});
+          if (step % kTau != 0) continue;
+          const at::Tensor now = core.consensus().narrow(0, kLarge, kSmall).clone();
+          double& largest = step <= 8 * kTau ? usual : after;
+          largest = std::max(largest, (now - before).norm().item<double>());
+          before = now;
+        }
+        EXPECT_LT(after, 1.5 * usual) << name(wire) << ", rate times " << low;
+      });
+    }
+  }
+}
+
 /// Slow ones share a block with fast ones, and are heard only now and then: that is no reason to forget what they did.
 TEST(BlockWire, MomentumOfWhatIsSeldomHeardIsNotForgotten) {
   const auto constant = [](int, int, std::size_t parameter) {

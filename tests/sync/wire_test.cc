@@ -200,7 +200,7 @@ TEST(Bfloat16Wire, WorkersAgreeOnHalfTheBytes) {
     EXPECT_GT(consensus[rank].abs().max().item<float>(), 0);
     // And a header: weight, size, two numbers to check the consensus, and the rate of one group.
     EXPECT_EQ(bytes[rank],
-              kRounds * (2 * 2 * 1008 * (kWorkers - 1) / kWorkers + 2 * 8 * 6 * (kWorkers - 1) / kWorkers));
+              kRounds * (2 * 2 * 1008 * (kWorkers - 1) / kWorkers + 2 * 8 * 5 * (kWorkers - 1) / kWorkers));
   }
 }
 
