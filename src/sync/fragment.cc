@@ -297,7 +297,7 @@ TransferTime Fragment::apply(bool finishing) {
       }
     }
   }
-  trained_here_.overlook(live_parameters());
+  if (trained_here_.looks()) trained_here_.overlook(live_parameters());
   pool_->give_back(std::move(oldest.message));
   in_flight_.pop_front();  // before anything that may throw: it must not be applied again
   if (move.clip > 0) count_clipped(norms.momentum > 0 ? std::sqrt(norms.clipped / norms.momentum) : 0);
