@@ -26,6 +26,7 @@ class GptConfig:
 
 PRESETS = {
     "nano": GptConfig(5, 4, 128, 128),
+    "pico": GptConfig(2, 4, 64, 64),
     "tiny": GptConfig(6, 8, 256, 256),
     "mini": GptConfig(6, 6, 384, 256),
     "small": GptConfig(12, 12, 768, 1024),

@@ -17,6 +17,7 @@ enum class Strategy {
   kSlowMo,           ///< the same with heavy-ball outer momentum
   kDiLoCo,           ///< the same with Nesterov outer momentum
   kStreamingDiLoCo,  ///< fragments, overlapped, mixed back half and half
+  kEagerDiLoCo,      ///< overlapped, whole model; workers go on with their own part of what is on its way
   kOverlapLocalSgd,  ///< overlapped, workers are pulled back to an anchor with momentum
   kCo2Paper,         ///< overlapped, whole model, one round stale: the ICLR 2024 rule
   kCo2,              ///< overlapped fragments that keep their own progress: the default
@@ -73,6 +74,13 @@ struct Options {
   std::optional<Restart> restart = {};
   std::optional<double> mix = {};  ///< rho: the worker's own share in Restart::kMix, 0..1; above 0 with a delay
   Wire wire = Wire::kAuto;
+  /// Steps between two averages of Adam's second moments over workers, in the background; 0: each has its own. For
+  /// Adam, AdamW and RMSprop; in islands of several workers it needs zero >= 1.
+  int agree_moments = 0;
+  /// Times the inner optimizer's rate, on every worker, in a Synchronizer's step. 0: as much as is measured to be
+  /// missing where short rounds average Adam's steps, so that `ddp`'s rate is right; otherwise 1
+  /// (docs/choosing-local-steps.md).
+  double rate_factor = 0;
   bool checksum = false;                 ///< int8, int4 and int2 only: what arrives is compared with what was sent
   int accumulation_steps = 1;            ///< backward passes per step(); `ddp` sends after the last one, >= 1
   std::int64_t bucket_bytes = 25 << 20;  ///< about how much one collective carries, 1 KiB..1 GiB

@@ -54,6 +54,12 @@ struct ParameterUnit {
   std::function<void(std::shared_ptr<UnitKeeper>)> keep;
 };
 
+struct TrainedTensor;
+
+/// The inner optimizer's second moment of each tensor that it trains, as it is in the optimizer: an undefined tensor
+/// where there is none yet.
+using SecondMoments = std::function<std::vector<at::Tensor>(const std::vector<TrainedTensor>& trained)>;
+
 /// All that a Core needs to know of a model, in whatever language it was written.
 struct TrainedModel {
   /// About in the order in which forward uses them: gradients leave from the last to the first.
@@ -69,6 +75,8 @@ struct TrainedModel {
   FirstValues first_values = {};
   /// What must be the same on all workers and can be told in words: the kind of optimizer, say.
   std::string description = {};
+  /// Needed for Options::agree_moments. Called between the inner step and the end of end_step(), and by finish().
+  SecondMoments second_moments = {};
 };
 
 /// A tensor that the inner optimizer is to update: one of the parameters, or, where the worker trains a shard, a

@@ -90,7 +90,7 @@ OptionList optimizer_options() {
   options.push_back(option::number("rate-factor", 0, Highest::kRateFactor, option::Ends::kBoth,
                                    "Times that rate on every worker; 0: as much "
                                    "as is measured to be missing where short rounds average Adam's steps, otherwise 1",
-                                   CO2_FIELD(rate_factor)));
+                                   CO2_FIELD(sync.rate_factor)));
   options.push_back(option::number("weight-decay", 0, Highest::kWeightDecay, option::Ends::kBoth, "Weight decay",
                                    CO2_FIELD(weight_decay)));
   options.push_back(option::number("beta1", 0, 1, option::Ends::kHighestOut, "Adam's first beta; for sgd its momentum",
@@ -179,6 +179,10 @@ OptionList sync_options() {
       "What goes over the network: the parameters' own precision, 16, 8, 4 or 2 bits; auto: for co2 4, or 2 where that "
       "makes short rounds possible, otherwise plain",
       CO2_FIELD(sync.wire)));
+  options.push_back(option::whole("agree-moments", 0, 1'000'000,
+                                  "Steps between two averages of Adam's second moments over workers; 0: each has its "
+                                  "own",
+                                  CO2_FIELD(sync.agree_moments)));
   options.push_back(option::yes_no("checksum", "Compare what arrives with what was sent (wires of 8 bits and less)",
                                    CO2_FIELD(sync.checksum)));
   options.push_back(option::whole("accumulation-steps", 1, 1'000'000, "Backward passes per optimizer step",

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <typeinfo>
 #include <utility>
 
@@ -81,6 +82,22 @@ std::string kind_of(const torch::optim::Optimizer& optimizer) {
     }
   }
   return kind;
+}
+
+bool has_second_moments(const torch::optim::Optimizer& optimizer) {
+  using namespace torch::optim;
+  return is_one_of<Adam, AdamW, RMSprop>(optimizer);
+}
+
+at::Tensor second_moment_of(const torch::optim::Optimizer& optimizer, const at::Tensor& parameter) {
+  const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
+  if (found == optimizer.state().end()) return {};
+  for (const auto& [name, tensor] : fields_of(*found->second).tensors) {
+    for (const std::string_view second_moment : {"exp_avg_sq", "square_avg"}) {
+      if (name == second_moment) return *tensor;
+    }
+  }
+  return {};
 }
 
 std::int64_t state_bytes(const torch::optim::Optimizer& optimizer) {

@@ -29,6 +29,11 @@ StateFields fields_of(torch::optim::OptimizerParamState& state);
 /// What must be the same for its state to be of use: its class, and the switches that decide what it remembers.
 std::string kind_of(const torch::optim::Optimizer& optimizer);
 
+/// Whether it divides by the root of a second moment: Adam, AdamW and RMSprop do, or what is derived from them.
+bool has_second_moments(const torch::optim::Optimizer& optimizer);
+/// That of a parameter, as it is in the optimizer; undefined if there is none yet.
+at::Tensor second_moment_of(const torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
+
 /// Bytes of an optimizer's state, as far as fields_of() knows it.
 std::int64_t state_bytes(const torch::optim::Optimizer& optimizer);
 

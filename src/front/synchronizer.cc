@@ -8,9 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "comm/first_failure.h"
 #include "flat/outline.h"
 #include "front/check_trained.h"
 #include "front/optimizer_state.h"
+#include "front/rate_factor.h"
 #include "front/sharded_optimizer.h"
 #include "front/trained_model.h"
 #include "island/placed.h"
@@ -19,12 +21,41 @@ namespace co2 {
 
 namespace {
 
+/// Of every parameter group, up to the last that trains something; none if the optimizer does not tell, which the Core
+/// complains about if it matters.
+std::vector<double> rates_of(const torch::optim::Optimizer& optimizer, std::size_t groups) {
+  std::vector<double> rates;
+  try {
+    for (std::size_t g = 0; g < groups; ++g) rates.push_back(optimizer.param_groups()[g].options().get_lr());
+  } catch (const c10::Error&) {
+    return {};
+  }
+  return rates;
+}
+
+bool tells_rates(const torch::optim::Optimizer& optimizer) {
+  const std::size_t groups = optimizer.param_groups().size();
+  return rates_of(optimizer, groups).size() == groups;
+}
+
+/// A Core makes no inner step, and so has no use for it.
+Options with_rate_factor(Options options, double factor) {
+  options.rate_factor = factor;
+  return options;
+}
+
 /// What can be refused is refused here and by the Core, before the model and the optimizer are changed in any way.
 TrainedModel checked(const Cluster& cluster, torch::nn::Module& model, const torch::optim::Optimizer& optimizer,
                      const Options& options, const FirstValues& first_values) {
   const Recipe recipe = placed(resolve(options), cluster.size());
   check_trained(model, optimizer);
   if (trains_shard(recipe)) check_elementwise(optimizer);
+  if (options.rate_factor != 0 && options.rate_factor != 1 && !tells_rates(optimizer)) {
+    throw OptionError(
+        fmt::format("rate_factor = {} needs an optimizer whose rate can be read and set (get_lr() and set_lr() of its "
+                    "options), and this one's can't: leave it out",
+                    options.rate_factor));
+  }
   TrainedModel trained = trained_model(model, optimizer, recipe);
   trained.first_values = first_values;
   return trained;
@@ -40,10 +71,12 @@ class Synchronizer::Impl {
 
   bool step(double samples, Core::Use use) {
     check_optimizer();
-    const bool update = core_.begin_step(rates(), samples, use);
+    const ScaledRates scaled(optimizer_, rate_factor());
+    const bool update = failure_.watch([&] { return core_.begin_step(rates(), samples, use); });
     try {
       if (update) {
         for (const auto& hook : before_inner_step_) hook();
+        factor_.look();
         optimizer_.step();
       }
     } catch (...) {  // the user's; whoever survives it may step again
@@ -51,8 +84,11 @@ class Synchronizer::Impl {
       throw;
     }
     core_.end_step(rates());
+    failure_.watch([&] { factor_.after_step(); });
     return update;
   }
+
+  double rate_factor() const { return factor_.at(core_.pace().local_steps); }
 
   void visit_inner(StateVisitor& visitor) { visit_inner_state(visitor, optimizer_, parameters_, core_.trained()); }
 
@@ -64,12 +100,18 @@ class Synchronizer::Impl {
 
   const TrainedModel outline_;  // before the Core, which gives the parameters other memory
   Core core_;
+  RateFactor factor_;
+  const Options options_, asked_;
+  FirstFailure failure_;  // of what is the front's own on the network, too
   std::vector<std::function<void()>> before_inner_step_;
 
  private:
   Impl(const Cluster& cluster, const TrainedModel& model, torch::optim::Optimizer& optimizer, const Options& options)
       : outline_(outline_of(model)),
-        core_(cluster, model, options),
+        core_(cluster, model, with_rate_factor(options, 0)),
+        factor_(cluster, placed(resolve(options), cluster.size()), optimizer, options.rate_factor),
+        options_(with_rate_factor(core_.options(), options.rate_factor)),
+        asked_(options),
         optimizer_(optimizer),
         parameters_(model.parameters) {
     for (const auto& group : optimizer.param_groups()) {
@@ -86,16 +128,7 @@ class Synchronizer::Impl {
     for (const auto& group : optimizer_.param_groups()) group_sizes_.push_back(group.params().size());
   }
 
-  /// Of every parameter group; none if the optimizer does not tell, which the Core complains about if it matters.
-  std::vector<double> rates() const {
-    std::vector<double> rates;
-    try {
-      for (std::size_t g = 0; g < groups_; ++g) rates.push_back(optimizer_.param_groups()[g].options().get_lr());
-    } catch (const c10::Error&) {
-      return {};
-    }
-    return rates;
-  }
+  std::vector<double> rates() const { return rates_of(optimizer_, groups_); }
 
   void check_optimizer() const {
     for (const at::Tensor& parameter : frozen_) {
@@ -134,15 +167,21 @@ void Synchronizer::before_inner_step(std::function<void()> hook) {
   impl_->before_inner_step_.push_back(std::move(hook));
 }
 double Synchronizer::clip_gradients(double max_norm) { return impl_->core_.clip_gradients(max_norm); }
-void Synchronizer::finish() { impl_->core_.finish(); }
-void Synchronizer::finish_sharded() { impl_->core_.finish_sharded(); }
+void Synchronizer::finish() {
+  impl_->failure_.watch([&] { impl_->core_.finish(); });
+}
+void Synchronizer::finish_sharded() {
+  impl_->failure_.watch([&] { impl_->core_.finish_sharded(); });
+}
 void Synchronizer::each_parameter(const ParameterVisitor& visitor) { impl_->core_.each_parameter(visitor); }
 void Synchronizer::with_consensus(const std::function<void()>& body) { impl_->core_.with_consensus(body); }
 void Synchronizer::restart_clock() { impl_->core_.restart_clock(); }
 void Synchronizer::visit(StateVisitor& visitor) {
   impl_->core_.visit(visitor, [this](StateVisitor& to) { impl_->visit_inner(to); });
+  impl_->factor_.visit(visitor);
 }
 void Synchronizer::adopt(StateVisitor& visitor, const std::function<void()>& fill) {
+  impl_->factor_.adopt(visitor);
   impl_->core_.adopt(
       visitor, [this](StateVisitor& to) { impl_->visit_inner(to); }, fill);
 }
@@ -150,12 +189,14 @@ const TrainedModel& Synchronizer::outline() const { return impl_->outline_; }
 const std::vector<TrainedTensor>& Synchronizer::trained() const { return impl_->core_.trained(); }
 void Synchronizer::settle() { impl_->core_.settle(); }
 void Synchronizer::snapshot(std::shared_ptr<StateVisitor> visitor, std::function<void(bool)> over) {
+  impl_->factor_.visit(*visitor);
   impl_->core_.snapshot(std::move(visitor), std::move(over), [this](StateVisitor& to) { impl_->visit_inner(to); });
 }
 std::int64_t Synchronizer::steps() const { return impl_->core_.steps(); }
 std::int64_t Synchronizer::rounds() const { return impl_->core_.rounds(); }
-const Options& Synchronizer::options() const { return impl_->core_.options(); }
-const Options& Synchronizer::asked() const { return impl_->core_.asked(); }
+const Options& Synchronizer::options() const { return impl_->options_; }
+const Options& Synchronizer::asked() const { return impl_->asked_; }
+double Synchronizer::rate_factor() const { return impl_->rate_factor(); }
 Pace Synchronizer::pace() const { return impl_->core_.pace(); }
 Clipping Synchronizer::clipping() const { return impl_->core_.clipping(); }
 std::int64_t Synchronizer::left_out() const { return impl_->core_.left_out(); }

@@ -15,6 +15,7 @@ namespace co2 {
 namespace {
 
 constexpr std::int64_t kElementBytes = sizeof(float);
+constexpr std::int64_t kMomentBytes = 2;  // of a second moment on the wire
 
 /// Elements of each unit that gradients travel in, and parameters at ZeRO 3: as FlatParameters lays them out.
 struct Units {
@@ -63,6 +64,8 @@ std::int64_t exchanges_in_flight(const Recipe& recipe) {
   return static_cast<std::int64_t>(std::ceil(*recipe.delay / interval)) + (launches_first ? 1 : 0);
 }
 
+bool agrees_on_moments(const Recipe& recipe, int islands) { return recipe.agree_moments > 0 && islands > 1; }
+
 Wire wire_between(const Recipe& recipe, int islands) { return islands == 1 ? Wire::kPlain : recipe.wire; }
 
 /// Of an element, to remember what it was sent as: blocks are kept as they went out.
@@ -110,7 +113,7 @@ MemoryUse plan_memory(const ModelShape& shape, const Recipe& recipe, int state_c
   use.gradients = plan_gradients(shape, recipe, units);
   use.inner_state = kElementBytes * state_copies * (recipe.zero > 0 ? shard : shape.elements());
   if (recipe.exchange == Recipe::Exchange::kProgress) {
-    use.outer_state = kElementBytes * 2 * shard;
+    use.outer_state = kElementBytes * (recipe.eager ? 4 : 2) * shard;
     const int islands = workers / recipe.island_size;
     const Wire wire = wire_between(recipe, islands);
     double wire_bytes = wire_element_bytes(wire, at::kFloat);
@@ -120,6 +123,8 @@ MemoryUse plan_memory(const ModelShape& shape, const Recipe& recipe, int state_c
     }
     const std::int64_t elements = exchanges_in_flight(recipe) * shard / recipe.fragments;
     use.communication = std::llround((wire_bytes + sent_bytes(recipe, wire)) * static_cast<double>(elements));
+    if (agrees_on_moments(recipe, islands))
+      use.communication += 2 * kMomentBytes * shard;  // what was sent, and the sum
   }
   if (recipe.zero > 0) {
     std::vector<std::int64_t> travelling = units.stay;
@@ -140,6 +145,7 @@ std::int64_t plan_checkpoint(const ModelShape& shape, const Recipe& recipe, int 
     const Wire wire = wire_between(recipe, workers / recipe.island_size);
     const double element = wire_element_bytes(wire, at::kFloat) + sent_bytes(recipe, wire);
     bytes += std::llround(element * static_cast<double>(in_flight * shard / recipe.fragments));
+    if (agrees_on_moments(recipe, workers / recipe.island_size)) bytes += 2 * kMomentBytes * shard;
   }
   return bytes;
 }
@@ -177,6 +183,9 @@ Traffic plan_traffic(const ModelShape& shape, const Recipe& recipe, int workers)
     const double islands = workers / island;
     const double wire_bytes = wire_element_bytes(recipe.wire, at::kFloat);
     traffic.across = 2 * (islands - 1) / islands * wire_bytes * all / island / recipe.local_steps;
+    if (recipe.agree_moments > 0) {
+      traffic.across += 2 * (islands - 1) / islands * kMomentBytes * all / island / recipe.agree_moments;
+    }
     // What an exchange changes in a shard is shown to the island, where the step does not do that anyway.
     if (recipe.zero == 0) traffic.island += to_others * all * kElementBytes / recipe.local_steps;
   }

@@ -29,6 +29,12 @@ Recipe placed(Recipe recipe, int workers) {
                     recipe.zero));
   }
   if (recipe.island_size == 1) recipe.zero = 0;  // a worker on its own: the same program runs there too
+  if (recipe.agree_moments > 0 && recipe.island_size > 1 && recipe.zero == 0) {
+    throw OptionError(fmt::format(
+        "agree_moments = {} with zero = 0 is not allowed in islands, all of whose workers would send the same over the "
+        "slow network: use zero = 1 or more",
+        recipe.agree_moments));
+  }
   if (recipe.compute == Compute::kBfloat16 && recipe.island_size > 1 && recipe.zero == 0) {
     throw OptionError(
         "compute = bfloat16 keeps the parameters themselves in the shard, which zero = 0 does not have: use zero = 1 "

@@ -12,6 +12,7 @@ Look look_of(const std::string& name) {
                                                      {"slowmo", {"#3a95d0", ""}},
                                                      {"diloco", {"#b5508a", ""}},
                                                      {"streaming-diloco", {"#009e73", ""}},
+                                                     {"eager-diloco", {"#8c6d1f", ""}},
                                                      {"overlap-local-sgd", {"#7a5a9e", ""}},
                                                      {"co2-paper", {"#0072b2", ""}},
                                                      {"co2", {"#d55e00", ""}},

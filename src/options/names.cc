@@ -15,15 +15,16 @@ namespace {
 template <typename T, std::size_t N>
 using Names = std::array<std::pair<T, std::string_view>, N>;
 
-constexpr Names<Strategy, 9> kStrategies{{{Strategy::kNone, "none"},
-                                          {Strategy::kDdp, "ddp"},
-                                          {Strategy::kLocalSgd, "local-sgd"},
-                                          {Strategy::kSlowMo, "slowmo"},
-                                          {Strategy::kDiLoCo, "diloco"},
-                                          {Strategy::kStreamingDiLoCo, "streaming-diloco"},
-                                          {Strategy::kOverlapLocalSgd, "overlap-local-sgd"},
-                                          {Strategy::kCo2Paper, "co2-paper"},
-                                          {Strategy::kCo2, "co2"}}};
+constexpr Names<Strategy, 10> kStrategies{{{Strategy::kNone, "none"},
+                                           {Strategy::kDdp, "ddp"},
+                                           {Strategy::kLocalSgd, "local-sgd"},
+                                           {Strategy::kSlowMo, "slowmo"},
+                                           {Strategy::kDiLoCo, "diloco"},
+                                           {Strategy::kStreamingDiLoCo, "streaming-diloco"},
+                                           {Strategy::kEagerDiLoCo, "eager-diloco"},
+                                           {Strategy::kOverlapLocalSgd, "overlap-local-sgd"},
+                                           {Strategy::kCo2Paper, "co2-paper"},
+                                           {Strategy::kCo2, "co2"}}};
 constexpr Names<Restart, 3> kRestarts{{{Restart::kPaper, "paper"}, {Restart::kKeep, "keep"}, {Restart::kMix, "mix"}}};
 constexpr Names<ClipMode, 3> kClipModes{
     {{ClipMode::kUsual, "usual"}, {ClipMode::kValue, "value"}, {ClipMode::kNorm, "norm"}}};

@@ -13,8 +13,9 @@ namespace co2 {
 namespace {
 
 constexpr int kFirstLocalSteps = 12;  // where automatic choice stands before it has measured anything
-constexpr double kBurst = 4;          // times the usual progress: above what batches and optimizers do by themselves
-constexpr int kFragments = 4;         // more of them did not learn better (docs/choosing-local-steps.md)
+constexpr double kHighestRateFactor = 1000;
+constexpr double kBurst = 4;   // times the usual progress: above what batches and optimizers do by themselves
+constexpr int kFragments = 4;  // more of them did not learn better (docs/choosing-local-steps.md)
 
 /// The family of docs/algorithm.md as values of one mechanism.
 Recipe defaults(Strategy strategy, int local_steps) {
@@ -46,6 +47,12 @@ Recipe defaults(Strategy strategy, int local_steps) {
       recipe.nesterov = true;
       recipe.restart = Restart::kMix;
       recipe.mix = 0.5;
+      break;
+    case Strategy::kEagerDiLoCo:
+      recipe.outer_rate = 0.7;
+      recipe.momentum = 0.9;
+      recipe.nesterov = true;
+      recipe.eager = true;
       break;
     case Strategy::kOverlapLocalSgd:
       // The anchor of Wang et al. is our consensus: averaging parameters and averaging their distance from the anchor
@@ -102,6 +109,9 @@ void check_ranges(const Recipe& r) {
   if (!(r.momentum >= 0 && r.momentum < 1)) reject("momentum", r.momentum, "at least 0, below 1");
   if (!(r.clip >= 0 && std::isfinite(r.clip))) reject("clip", r.clip, "0 (off) or a positive number");
   if (!(r.mix >= 0 && r.mix <= 1)) reject("mix", r.mix, "0 to 1");
+  if (!(r.agree_moments >= 0 && r.agree_moments <= 1'000'000)) {
+    reject("agree_moments", r.agree_moments, "0 (off) to 1000000");
+  }
   if (!(r.accumulation_steps >= 1)) reject("accumulation_steps", r.accumulation_steps, "at least 1");
   if (!(r.bucket_bytes >= 1024 && r.bucket_bytes <= (std::int64_t{1} << 30))) {
     reject("bucket_bytes", r.bucket_bytes, "1024 to 1073741824");
@@ -130,7 +140,23 @@ void check_meaning(const Options& o, const Recipe& r) {
     refuse("mix", o.mix.has_value());
     refuse("wire", o.wire != Wire::kPlain && o.wire != Wire::kAuto);
     refuse("checksum", o.checksum);
+    refuse("agree_moments", o.agree_moments != 0);
     return;
+  }
+  if (r.eager) {
+    // What a worker expects of its own part holds only for a linear rule, and for what is one round late.
+    const auto refuse = [&](std::string_view option, bool given) {
+      if (!given) return;
+      throw OptionError(
+          fmt::format("{} can't be changed for strategy '{}', whose workers run ahead of an average of the whole model "
+                      "that is one round late: leave it out, or choose another strategy",
+                      option, name(r.strategy)));
+    };
+    refuse("fragments", r.fragments != 1);
+    refuse("delay", o.delay && *o.delay != r.local_steps);
+    refuse("restart", r.restart != Restart::kPaper);
+    refuse("penalty", r.penalty);
+    refuse("clip", r.clip > 0);
   }
   const bool keeps_nothing = r.restart == Restart::kPaper || (r.restart == Restart::kMix && r.mix == 0);
   if (in_blocks(r.wire) && keeps_nothing) {
@@ -197,6 +223,7 @@ Recipe resolve(const Options& o) {
   r.fixed_fragments = r.adaptive && o.fragments.has_value();
   r.max_local_steps = o.max_local_steps;
   r.exchange_share = o.exchange_share;
+  r.agree_moments = o.agree_moments;
   r.checksum = o.checksum;
   r.accumulation_steps = o.accumulation_steps;
   r.bucket_bytes = o.bucket_bytes;
@@ -221,6 +248,9 @@ Recipe resolve(const Options& o) {
   r.adaptive_wire = o.wire == Wire::kAuto && rounding_is_free && r.adaptive;
   r.wire = o.wire != Wire::kAuto ? o.wire : rounding_is_free ? Wire::kInt4 : Wire::kPlain;
   check_ranges(r);
+  if (!(o.rate_factor >= 0 && o.rate_factor <= kHighestRateFactor)) {
+    reject("rate_factor", o.rate_factor, fmt::format("0 (by itself) to {}", kHighestRateFactor));
+  }
   check_meaning(o, r);
   // The steps since a launch are on the wire only if the next launch is the moment of the apply. With one fragment that
   // is what no delay means, whatever the length of a round.

@@ -27,8 +27,10 @@ struct Recipe {
   ClipMode clip_mode = ClipMode::kUsual;
   Restart restart = Restart::kPaper;
   double mix = 0;
+  bool eager = false;          ///< workers run ahead of the consensus by their own part of what is on its way (eager.h)
   Wire wire = Wire::kPlain;    ///< of the first round, never kAuto; all others have the same unless `adaptive_wire`
   bool adaptive_wire = false;  ///< int4 or int2, chosen with τ
+  int agree_moments = 0;
   bool checksum = false;
   int accumulation_steps = 1;
   std::int64_t bucket_bytes = 25 << 20;

@@ -28,7 +28,7 @@ namespace co2 {
 namespace {
 
 constexpr std::string_view kLive = "live/", kConsensus = "consensus/", kMomentum = "momentum/", kInner = "inner/",
-                           kMine = "mine/";
+                           kMine = "mine/", kAgreement = "agreement/";
 
 struct Stretch {
   std::string parameter;
@@ -157,6 +157,7 @@ WholeState finished(const TrainedModel& outline, const Options& options, const c
   Options as_it_was = options;
   as_it_was.island_size = manifest.island_size;
   as_it_was.zero = manifest.zero;
+  as_it_was.rate_factor = 0;  // a Core makes no inner step
   const auto workers = static_cast<std::size_t>(manifest.workers);
   auto clusters = Cluster::in_process(manifest.workers);
   std::vector<checkpoint::Part> after(workers);
@@ -167,7 +168,9 @@ WholeState finished(const TrainedModel& outline, const Options& options, const c
   for (std::size_t rank = 0; rank < workers; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        Core core(clusters[rank], blank_from(outline), as_it_was);
+        TrainedModel blank = blank_from(outline);
+        blank.second_moments = [](const auto& trained) { return std::vector<at::Tensor>(trained.size()); };
+        Core core(clusters[rank], std::move(blank), as_it_was);
         PartReader reader(parts[rank], checkpoint::worker_file(static_cast<int>(rank)));
         core.visit(reader);
         core.finish();
@@ -209,7 +212,7 @@ WholeState finished(const TrainedModel& outline, const Options& options, const c
       most = std::max(most, value);
     }
   }
-  take_prefixed(parts.front(), kMine, state);
+  for (const std::string_view prefix : {kMine, kAgreement}) take_prefixed(parts.front(), prefix, state);
   assembly.into(state);
   return state;
 }

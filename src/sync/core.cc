@@ -22,11 +22,11 @@
 #include "island/roles.h"
 #include "island/same_parameters.h"
 #include "outer/wire_dtype.h"
-#include "sync/buffer_average.h"
 #include "sync/named_stretches.h"
 #include "sync/once_per_island.h"
 #include "sync/progress_exchange.h"
 #include "sync/same_everywhere.h"
+#include "sync/side_averages.h"
 #include "sync/start_the_same.h"
 #include "sync/visiting.h"
 #include "sync/walk.h"
@@ -36,7 +36,6 @@ namespace co2 {
 class Core::Impl {
  public:
   Impl(const Cluster& cluster, TrainedModel model, const Options& options);
-  ~Impl();
 
   bool begin_step(const std::vector<double>& rates, double samples, Gradients::Use use);
   void end_step(const std::vector<double>& rates);
@@ -85,7 +84,7 @@ class Core::Impl {
   std::unique_ptr<ForwardParameters> parameters_;
   std::unique_ptr<Gradients> gradients_;
   std::unique_ptr<ProgressExchange> exchange_;  // null for `none` and `ddp`
-  std::unique_ptr<BufferAverage> buffers_;
+  std::unique_ptr<SideAverages> side_;
 
  private:
   /// What is under way between begin_step() and end_step().
@@ -126,6 +125,18 @@ Recipe checked(const Options& options, const Cluster& cluster, const TrainedMode
     recipe.adaptive_wire = false;
   }
   if (recipe.exchange == Recipe::Exchange::kProgress) check_wire(recipe.wire, dtype);
+  if (recipe.agree_moments > 0 && !model.second_moments) {
+    throw OptionError(
+        fmt::format("agree_moments = {} needs an optimizer that has second moments: Adam, AdamW or RMSprop in a "
+                    "Synchronizer, or TrainedModel::second_moments of a Core's own",
+                    recipe.agree_moments));
+  }
+  if (options.rate_factor != 0 && options.rate_factor != 1) {
+    throw OptionError(
+        fmt::format("rate_factor = {} is for a Synchronizer, which makes the inner step itself: multiply the rates "
+                    "that you give to a Core",
+                    options.rate_factor));
+  }
   return recipe;
 }
 
@@ -165,17 +176,12 @@ Core::Impl::Impl(const Cluster& cluster, TrainedModel model, const Options& opti
   const RoleContext roles{recipe_, model_, island_, communicator_, flat_, shard_, failure_, trace_};
   parameters_ = make_parameters(roles, apart);
   gradients_ = make_gradients(roles, *parameters_, [this] { return witnesses(); });
-  const auto with = recipe_.exchange == Recipe::Exchange::kNothing ? island_.inside() : communicator_;
-  if (with) buffers_ = std::make_unique<BufferAverage>(with, model_.buffers, trace_);
+  side_ = std::make_unique<SideAverages>(recipe_, model_, island_, communicator_, gradients_->trained(), trace_);
   if (recipe_.exchange == Recipe::Exchange::kProgress) {
     auto wire = make_wire(recipe_, island_, live(), shard_.numel());
     exchange_ = std::make_unique<ProgressExchange>(control_, cluster.local_size(), island_, flat_, shard_, names_,
                                                    live(), groups_, recipe_, std::move(wire), trace_);
   }
-}
-
-Core::Impl::~Impl() {
-  if (buffers_) buffers_->abandon();
 }
 
 void Core::Impl::check_device() const {
@@ -300,13 +306,7 @@ void Core::Impl::end_step(const std::vector<double>& rates) {
   // changes a shard by itself.
   if (step.update && gradients_->by_shard()) changed = {{0, shard_.numel()}};
   parameters_->changed(changed, round);
-  if (buffers_ && round_ends) {
-    buffers_->apply();
-    buffers_->launch(round);
-    if (recipe_.delay == 0) buffers_->apply();
-  } else if (buffers_) {
-    buffers_->check();
-  }
+  side_->after_step(steps_, round_ends, round);
   last_return_ = Clock::now();
 }
 
@@ -320,11 +320,7 @@ void Core::Impl::finish(bool whole) {
     make_same(*island_.inside(), *island_.inside_control(), live(), recipe_.bucket_bytes);
   }
   parameters_->finish(exchange_ ? exchange_->changed() : std::vector<Range>{}, round_now(), whole);
-  if (buffers_) {
-    buffers_->apply();
-    buffers_->launch(round_now());
-    buffers_->apply();
-  }
+  side_->finish(round_now());
   last_return_ = Clock::now();
 }
 
@@ -364,7 +360,7 @@ void Core::Impl::check_fits(StateVisitor& visitor) const {
     throw DataError(fmt::format("the state that is being read is of {} ({} = {}, here {}): read it where it fits", what,
                                 name, value, mine));
   };
-  same("format", 3, "another version of co2");
+  same("format", 4, "another version of co2");
   same("workers", communicator_->size(), "another number of workers");
   same("rank", communicator_->rank(), "another worker");
   same("fingerprint", fingerprint_of(flat_, model_, recipe_),
@@ -388,7 +384,7 @@ void Core::Impl::visit(Walk& walk, const std::function<void(StateVisitor&)>& inn
   for (const auto& [name, buffer] : model_.buffers) {
     if (buffer.defined()) visitor.tensor("buffers/" + name, buffer);
   }
-  if (buffers_) buffers_->visit(walk, "buffer_average");
+  side_->visit(walk);
   if (exchange_) exchange_->visit(walk, "exchange");
   if (walk.reads()) parameters_->changed({{0, shard_.numel()}}, round_now());
   restart_clock();
@@ -418,7 +414,7 @@ MemoryUse Core::Impl::memory() const {
   use.parameters = parameters_->most_bytes();
   use.gradients = gradients_->most_bytes();
   use.outer_state = exchange_ ? exchange_->state_bytes() : 0;
-  use.communication = gradients_->most_scratch_bytes() + (exchange_ ? exchange_->message_bytes() : 0);
+  use.communication = gradients_->most_scratch_bytes() + (exchange_ ? exchange_->message_bytes() : 0) + side_->bytes();
   return use;
 }
 
@@ -482,7 +478,7 @@ void Core::restart_clock() { impl_->restart_clock(); }
 void Core::settle() {
   impl_->outside("settle", [&] {
     if (impl_->exchange_) impl_->exchange_->settle();
-    if (impl_->buffers_) impl_->buffers_->settle();
+    impl_->side_->settle();
   });
 }
 void Core::visit(StateVisitor& visitor, const std::function<void(StateVisitor&)>& inner) {

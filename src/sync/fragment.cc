@@ -75,7 +75,34 @@ Fragment::Fragment(int index, ExchangeContext& context, std::shared_ptr<MessageP
       where_(where),
       consensus_(cut(consensus, where)),
       momentum_(cut(momentum, where)),
-      parts_(std::move(parts)) {}
+      parts_(std::move(parts)) {
+  if (!recipe_.eager) return;
+  std::vector<at::Tensor> live;
+  for (const Part& part : parts_) live.push_back(part.live);
+  eager_.emplace(recipe_, std::move(live), context.control.size());
+}
+
+template <typename Body>
+void Fragment::for_each_parameter(const Body& body) const {
+  for (const Part& part : parts_) {
+    for (std::size_t i = 0; i < part.parameters.size(); ++i) {
+      const std::int64_t end = i + 1 < part.parameters.size() ? part.parameters[i + 1] : part.range.end;
+      body(part, Range{part.parameters[i], end});
+    }
+  }
+}
+
+/// Who looks for what inner steps have changed must not take this for it.
+template <typename Change>
+void Fragment::change_live(const Change& change) {
+  if (trained_here_.looks()) trained_here_.look(live_parameters());
+  change();
+  if (trained_here_.looks()) trained_here_.overlook(live_parameters());
+}
+
+void Fragment::go_ahead() {
+  change_live([&] { eager_->go_ahead(); });
+}
 
 void Fragment::inherit(const Fragment& old, double share) {
   since_launch_.add(old.since_launch_, share);
@@ -99,6 +126,7 @@ void Fragment::launch(const Launch& launch) {
   exchange.message = pool_->take();
   exchange.launch = launch;
   exchange.steps = since_launch_.steps;
+  if (eager_) change_live([&] { eager_->take_back(); });
   if (launch.momentum > 0) momentum_was_set();  // by then another cut of the model may have taken over its elements
 
   std::vector<WireFormat::Progress> progress;
@@ -112,6 +140,13 @@ void Fragment::launch(const Launch& launch) {
   exchange.header = to_sum(header);
   exchange.header_work = context_.control.all_reduce(exchange.header, ReduceOp::kSum);
   since_launch_.restart(header.weight > 0 || recipe_.restart != Restart::kKeep);
+  if (eager_ && header.weight > 0) {
+    std::vector<at::Tensor> consensus;
+    for (const WireFormat::Progress& each : progress) consensus.push_back(each.consensus);
+    std::vector<Range> parameters;
+    for_each_parameter([&](const Part&, const Range& where) { parameters.push_back(where); });
+    eager_->remember(consensus, parameters);
+  }
   // In the paper's first round there is nothing to apply yet: x_1 = x_0, and the worker restarts from there. Without it
   // the progress that has just been launched would be measured, and sent, once more.
   if (recipe_.restart == Restart::kPaper && recipe_.delay != 0 && in_flight_.empty()) {
@@ -261,6 +296,7 @@ TransferTime Fragment::apply(bool finishing) {
 
   const Clock::time_point begin = Clock::now();
   const Arrived arrived = this->arrived(oldest);
+  if (finishing && eager_) change_live([&] { eager_->finish(); });
   rest_what_nobody_trains(arrived);
   outer::Move move;
   move.momentum = oldest.launch.momentum;
@@ -316,16 +352,6 @@ at::Tensor Fragment::momentum_for(const outer::Move& move) {
   }
   if (momentum_.defined() && !std::exchange(momentum_rests_, true)) momentum_.zero_();
   return {};
-}
-
-template <typename Body>
-void Fragment::for_each_parameter(const Body& body) const {
-  for (const Part& part : parts_) {
-    for (std::size_t i = 0; i < part.parameters.size(); ++i) {
-      const std::int64_t end = i + 1 < part.parameters.size() ? part.parameters[i + 1] : part.range.end;
-      body(part, Range{part.parameters[i], end});
-    }
-  }
 }
 
 std::size_t Fragment::parameter_count() const {
@@ -404,6 +430,10 @@ void Fragment::visit(Walk& walk, const std::string& name, bool with_rest) {
   for (std::size_t g = 0; g < residues_.size(); ++g) {
     visit_amount(visitor, fmt::format("{}/residues/{}/norm", name, g), residues_[g].norm);
     visit_amount(visitor, fmt::format("{}/residues/{}/size", name, g), residues_[g].size);
+  }
+  if (eager_) {
+    visitor.tensor(name + "/ahead", eager_->ahead());
+    visitor.tensor(name + "/own_momentum", eager_->momentum());
   }
   constexpr std::size_t kMost = 1 << 20;  // a round may be delayed by as many steps
   const std::size_t count = visit_count(visitor, name + "/in_flight", in_flight_.size(), kMost);

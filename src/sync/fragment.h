@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "comm/buckets.h"
 #include "comm/transfer.h"
 #include "options/recipe.h"
+#include "sync/eager.h"
 #include "sync/header.h"
 #include "sync/residue.h"
 #include "sync/trained_here.h"
@@ -115,6 +117,9 @@ class Fragment {
   /// Starts to exchange this worker's progress.
   void launch(const Launch& launch);
 
+  /// After the launch, and the apply that goes with it: where the strategy is eager.
+  void go_ahead();
+
   bool in_flight() const { return !in_flight_.empty(); }
   std::int64_t oldest_apply_step() const { return in_flight_.front().launch.apply_step; }
   Wire oldest_wire() const { return in_flight_.front().launch.wire; }
@@ -131,6 +136,9 @@ class Fragment {
   /// The same, if somebody waits for it: a further exchange of these elements would change what rounding has left
   /// behind.
   void show_what_arrives();
+
+  /// What an eager strategy remembers.
+  std::int64_t eager_bytes() const { return eager_ ? eager_->bytes() : 0; }
 
   /// Waits for everything in flight and drops it; never throws.
   void abandon() noexcept;
@@ -171,6 +179,9 @@ class Fragment {
   std::vector<Range> stretches() const;
   void count_clipped(double share);
 
+  template <typename Change>
+  void change_live(const Change& change);
+
   const int index_;
   ExchangeContext& context_;
   const Recipe& recipe_;
@@ -183,6 +194,7 @@ class Fragment {
   std::vector<Residue> residues_;  // per parameter group; of blocks, if what they leave is kept
   TrainedHere trained_here_;       // while there is momentum
   UsualProgress usual_;
+  std::optional<Eager> eager_;
   bool left_out_ = false;
   bool momentum_rests_ = true;  // it is known to be 0
   std::int64_t launches_ = 0;

@@ -169,6 +169,9 @@ bool ProgressExchange::after_step(double samples, const std::vector<double>& rat
   if (recipe_.restart != Restart::kPaper) apply_what_is_due();
   launch_what_is_due(next);
   apply_what_is_due();  // blocking exchanges were launched just now
+  if (recipe_.eager && round_ends) {
+    for (Fragment& fragment : fragments_) fragment.go_ahead();
+  }
   if (round_ends) begin(next);
   return round_ends;
 }
@@ -329,7 +332,9 @@ void ProgressExchange::finish() {
 }
 
 std::int64_t ProgressExchange::state_bytes() const {
-  return bytes_of(consensus_) + bytes_of(momentum_) + bytes_of(wire_->rest());
+  std::int64_t bytes = bytes_of(consensus_) + bytes_of(momentum_) + bytes_of(wire_->rest());
+  for (const Fragment& fragment : fragments_) bytes += fragment.eager_bytes();
+  return bytes;
 }
 
 std::int64_t ProgressExchange::bytes_per_exchange() const { return wire_->wire_bytes(consensus_.numel(), round_.wire); }

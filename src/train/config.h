@@ -27,7 +27,6 @@ struct TrainConfig {
   // Inner optimizer and schedule.
   std::string optimizer = "adamw";  ///< adamw, adam, sgd
   double learning_rate = 0;         ///< as for ddp; 0: the model's own
-  double rate_factor = 0;           ///< times that, on every worker; 0: by itself (gradient_agreement.h)
   double weight_decay = 0.1;
   double beta1 = 0.9;  ///< Adam's; SGD's momentum
   double beta2 = 0.95;

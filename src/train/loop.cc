@@ -32,7 +32,6 @@
 #include "train/every.h"
 #include "train/folders.h"
 #include "train/fused_adamw.h"
-#include "train/gradient_agreement.h"
 #include "train/loop_state.h"
 #include "train/optimizer.h"
 #include "train/reporter.h"
@@ -44,7 +43,7 @@
 namespace co2::train {
 namespace {
 
-// In the control channel: loss, steps, units, left out; how much gradients agree; wishes to stop and to save.
+// In the control channel: loss, steps, units, left out; wishes to stop and to save.
 constexpr int kFigures = 4;
 constexpr int kWishes = 2;
 constexpr std::size_t kSpansInTrace = 400'000;  // over all workers: what Perfetto still opens with ease
@@ -81,7 +80,6 @@ class Run {
     if (config_.gradient_clip > 0) {
       sync_->before_inner_step([this] { sync_->clip_gradients(config_.gradient_clip); });
     }
-    if (config_.rate_factor == 0 && GradientAgreement::matters(result_.recipe, config_.optimizer)) watch_gradients();
     if (auto* fused = dynamic_cast<FusedAdamW*>(optimizer_.get())) fused->allocate_state();
     describe();
     begin_saving();
@@ -106,7 +104,7 @@ class Run {
     result_.recipe.local_steps = result_.pace.local_steps;  // as in force at the end
     result_.recipe.fragments = result_.pace.fragments;
     result_.recipe.wire = result_.pace.wire;
-    result_.rate_factor = rate_factor();
+    result_.rate_factor = sync_->rate_factor();
     result_.clipping = sync_->clipping();
     collect_figures();
     write_results();
@@ -144,7 +142,6 @@ class Run {
     state_.metrics_before.resize(type_.words.metrics.size());
     state_.visit(visitor);
     task_->visit(visitor);
-    if (agreement_) agreement_->visit(visitor, "agreement");
     if (state_.period == 0) return;
     if (!channel_) open_channel();
     // Sums that other workers were about to make are of no use.
@@ -242,7 +239,8 @@ class Run {
     resume_clock();
     evaluate_if_due();  // whoever was stopped at such a step has not done it
     while (state_.steps < config_.steps) {
-      state_.rate = rate_factor() * schedule.at(state_.steps);
+      set_rate(*optimizer_, schedule.at(state_.steps));
+      state_.rate = sync_->rate_factor() * schedule.at(state_.steps);
       const Clock::time_point step_began = Clock::now();
       const double loss = step();
       if (state_.steps++ == 0) {
@@ -257,12 +255,9 @@ class Run {
       if (state_.losses.size() > recent) state_.losses.pop_front();
       bool save_now = save_every_.steps > 0 && state_.steps % save_every_.steps == 0;
       const bool wishes_save = save_every_.seconds > 0 && seconds_since(last_saved_) >= save_every_.seconds;
-      std::vector<double> mine = {loss, 1, units, newly_left_out()};
-      const std::vector<double> seen = std::exchange(sample_, std::vector<double>(agreement_width()));
-      mine.insert(mine.end(), seen.begin(), seen.end());
-      mine.insert(mine.end(), {stop_wished() ? 1.0 : 0.0, wishes_save && speaks() ? 1.0 : 0.0});
+      const std::vector<double> mine = {
+          loss, 1, units, newly_left_out(), stop_wished() ? 1.0 : 0.0, wishes_save && speaks() ? 1.0 : 0.0};
       if (const auto sums = channel_->step(mine)) {
-        if (agreement_) agreement_->take(std::span(*sums).subspan(kFigures, agreement_width()));
         on_control(*sums, state_.steps - state_.period);
         const auto wishes = std::span(*sums).last<kWishes>();
         result_.interrupted = wishes[0] > 0;
@@ -312,28 +307,7 @@ class Run {
     resume_clock();
   }
 
-  /// Once per control period, in its last step.
-  void watch_gradients() {
-    const int places = result_.recipe.island_size;
-    agreement_.emplace(cluster_.rank() % places, places, cluster_.size() / places, config_.beta2);
-    sync_->before_inner_step([this] {
-      if (state_.period > 0 && (state_.steps + 1) % state_.period == 0) sample_ = agreement_->sample(*optimizer_);
-    });
-  }
-
-  /// How many times the rate that is right for `ddp` each worker takes, so that nobody who comes from there has to
-  /// know. The same on all workers: τ is, and so are sums. Long rounds have outer momentum instead.
-  double rate_factor() {
-    if (config_.rate_factor > 0) return config_.rate_factor;
-    if (!agreement_ || momentum_of(result_.recipe, sync_->pace().local_steps) > 0) return 1;
-    return agreement_->rate_factor();
-  }
-
-  std::size_t agreement_width() const { return agreement_ ? agreement_->width() : 0; }
-  void open_channel() {
-    channel_.emplace(control_, state_.period, kFigures + static_cast<int>(agreement_width()) + kWishes);
-    sample_.assign(agreement_width(), 0.0);
-  }
+  void open_channel() { channel_.emplace(control_, state_.period, kFigures + kWishes); }
 
   double newly_left_out() {
     const std::int64_t before = std::exchange(state_.left_out, sync_->left_out());
@@ -350,7 +324,6 @@ class Run {
   /// One optimizer step; returns this worker's mean loss.
   double step() {
     optimizer_->zero_grad();
-    set_rate(*optimizer_, state_.rate);
     const int passes = config_.sync.accumulation_steps;
     double total = 0;
     for (int pass = 0; pass < passes; ++pass) {
@@ -372,7 +345,7 @@ class Run {
     state_.last_control = now;
     reporter_->pace(sync_->pace());
     reporter_->left_out(sums[3], last_step);
-    if (config_.rate_factor == 0) reporter_->rate_factor(rate_factor(), config_.learning_rate);
+    if (config_.sync.rate_factor == 0) reporter_->rate_factor(sync_->rate_factor(), config_.learning_rate);
     record({});
   }
 
@@ -528,9 +501,7 @@ class Run {
   std::optional<Saver> saver_;  // unless no checkpoints are wanted
   LoopState state_;
   std::shared_ptr<Communicator> control_;
-  std::optional<ControlChannel> channel_;       // once the first step has shown how long a step is
-  std::optional<GradientAgreement> agreement_;  // where it matters
-  std::vector<double> sample_;                  // for it, of the newest step
+  std::optional<ControlChannel> channel_;  // once the first step has shown how long a step is
 
   RunResult result_;
   std::optional<Overlap> during_training_;    // once it is over: without the exchange at the end

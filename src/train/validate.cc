@@ -46,7 +46,6 @@ void validate(const TrainConfig& config) {
   within("batch", config.batch, 1, Highest::kBatch);
   within("eval_batches", config.eval_batches, 0, Highest::kEvalBatches);
   within("learning_rate", config.learning_rate, 0, Highest::kLearningRate);
-  within("rate_factor", config.rate_factor, 0, Highest::kRateFactor);
   within("weight_decay", config.weight_decay, 0, Highest::kWeightDecay);
   below_one("beta1", config.beta1);
   below_one("beta2", config.beta2);

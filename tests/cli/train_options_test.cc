@@ -103,7 +103,7 @@ TEST(TrainOptions, NotANumberAndInfinityAreRefusedEverywhere) {
 TEST(TrainOptions, NamesAreOneOfAList) {
   EXPECT_EQ(refusal("strategy", "co3"),
             "strategy 'co3' is not known; did you mean 'co2'? Allowed: none, ddp, local-sgd, slowmo, diloco, "
-            "streaming-diloco, overlap-local-sgd, co2-paper, co2");
+            "streaming-diloco, eager-diloco, overlap-local-sgd, co2-paper, co2");
   EXPECT_NE(refusal("model", "nanno").find("did you mean 'nano'?"), std::string::npos);
   EXPECT_NE(refusal("optimizer", "adamx").find("Allowed: "), std::string::npos);
 }
@@ -144,6 +144,7 @@ void expect_same_recipe(const Recipe& a, const Recipe& b) {
   EXPECT_EQ(a.clip_mode, b.clip_mode);
   EXPECT_EQ(a.restart, b.restart);
   EXPECT_EQ(a.mix, b.mix);
+  EXPECT_EQ(a.agree_moments, b.agree_moments);
   EXPECT_EQ(a.accumulation_steps, b.accumulation_steps);
   EXPECT_EQ(a.bucket_bytes, b.bucket_bytes);
 }
@@ -222,6 +223,7 @@ TEST(TrainOptions, EveryOptionSurvivesTheRoundTripWhenItIsNotTheDefault) {
                                            {"restart", "mix"},
                                            {"mix", 0.25},
                                            {"wire", "int4"},
+                                           {"agree_moments", 24},
                                            {"checksum", true},
                                            {"accumulation_steps", 2},
                                            {"bucket_bytes", 4096},

@@ -85,8 +85,8 @@ TEST(Expectation, ThroughputFollowsTheFormulas) {
   for (const Strategy blocking : {Strategy::kLocalSgd, Strategy::kSlowMo, Strategy::kDiLoCo}) {
     EXPECT_DOUBLE_EQ(of_none(all, blocking), 4.8 / (4.8 + 3.2 + 0.01));
   }
-  for (const Strategy hidden :
-       {Strategy::kStreamingDiLoCo, Strategy::kOverlapLocalSgd, Strategy::kCo2Paper, Strategy::kCo2}) {
+  for (const Strategy hidden : {Strategy::kStreamingDiLoCo, Strategy::kEagerDiLoCo, Strategy::kOverlapLocalSgd,
+                                Strategy::kCo2Paper, Strategy::kCo2}) {
     EXPECT_DOUBLE_EQ(of_none(all, hidden), 4.8 / (4.8 + 0.07));
   }
   // Too few steps for the link: it decides.

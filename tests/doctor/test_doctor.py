@@ -48,7 +48,7 @@ def test_two_workers_are_measured_and_checked():
     assert 1 <= found["recommendation"]["local_steps"] <= 256
     assert found["recommendation"]["local_steps"] % found["recommendation"]["fragments"] == 0
     ratio = {entry["strategy"]: entry["of_none"] for entry in found["expected"]}
-    assert ratio["none"] == 1 and len(ratio) == 9
+    assert ratio["none"] == 1 and len(ratio) == 10
     assert 0 < ratio["slowmo"] < 1 and ratio["slowmo"] == ratio["local-sgd"]
     assert [entry["name"] for entry in found["checks"]] == CHECKS
     assert found["failed"] is False

@@ -144,7 +144,8 @@ TEST(State, EveryStrategyGoesOnToTheSameBits) {
   for (const Strategy strategy : all_strategies()) {
     for (const Wire wire : {Wire::kPlain, Wire::kBfloat16, Wire::kInt4, Wire::kInt2}) {
       if (wire != Wire::kPlain && !exchanges_progress(strategy)) continue;
-      if (in_blocks(wire) && (!overlaps(strategy) || strategy == Strategy::kCo2Paper)) continue;  // they refuse it
+      const bool overwrites = strategy == Strategy::kCo2Paper || strategy == Strategy::kEagerDiLoCo;
+      if (in_blocks(wire) && (!overlaps(strategy) || overwrites)) continue;  // they refuse it
       if (wire == Wire::kInt2 && strategy != Strategy::kCo2) continue;                            // one is enough
       Options options{.strategy = strategy, .local_steps = 4, .wire = wire};
       if (strategy == Strategy::kCo2) options.momentum = 0.3;

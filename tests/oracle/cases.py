@@ -3,8 +3,8 @@
 import itertools
 import math
 
-STRATEGIES = ("none", "ddp", "local-sgd", "slowmo", "diloco", "streaming-diloco", "overlap-local-sgd", "co2-paper",
-              "co2")
+STRATEGIES = ("none", "ddp", "local-sgd", "slowmo", "diloco", "streaming-diloco", "eager-diloco",
+              "overlap-local-sgd", "co2-paper", "co2")
 EXCHANGING = STRATEGIES[2:]
 WORKERS = (3, 4, 7)
 TAUS = (4, 10, 7)
@@ -104,7 +104,7 @@ def special_cases():
                    without_gradient=[1])
         # finish() right after a launch; and a model smaller than its fragments
         yield make(f"{strategy}-tiny", strategy, 4, 5, finish_after=[5, 15], steps=15, sizes=([0, 3], [1]),
-                   **({} if strategy in ("none", "ddp") else {"fragments": 5}))
+                   **({} if strategy in ("none", "ddp", "eager-diloco") else {"fragments": 5}))
         yield make(f"{strategy}-every-step", strategy, 3, 1, steps=6)
         yield make(f"{strategy}-alone", strategy, 1, 4, weights="unequal")
     yield make("ddp-accumulates", "ddp", 3, 4, accumulation_steps=2, bucket_bytes=1024)

@@ -26,6 +26,7 @@ def strategy_values(strategy, tau):
         "diloco": dict(delay=0, outer_rate=0.7, momentum=0.9, nesterov=True),
         "streaming-diloco": dict(fragments=min(4, tau), outer_rate=0.7, momentum=0.9, nesterov=True, restart="mix",
                                  mix=0.5),
+        "eager-diloco": dict(outer_rate=0.7, momentum=0.9, nesterov=True),
         "overlap-local-sgd": dict(momentum=0.7, restart="mix", mix=0.4),
         "co2-paper": dict(momentum=0.2, penalty=True, clip=4.0, rate_units=True),
         "co2": dict(fragments=min(4, tau), momentum=0.3 if tau >= 6 else 0.0, penalty=True, clip=4.0, restart="keep",
@@ -90,6 +91,11 @@ class Worker:
         self.live = initial.copy()
         self.velocity = np.zeros_like(initial)
         self.touched = np.zeros(len(initial), dtype=bool)  # by an inner step since it last sent something of it
+        self.catch_up()
+
+    def catch_up(self):
+        """An eager worker that is not ahead of the consensus, and has no momentum of its own."""
+        self.ahead, self.own_momentum, self.on_its_way = (np.zeros_like(self.live) for _ in range(3))
 
     def inner_step(self, gradient, rate, momentum, decay, has_gradient):
         g = gradient + decay * self.live
@@ -515,6 +521,34 @@ class Oracle:
             for exchange in due:
                 self.apply(fragment, exchange, finishing=everything)
 
+    # ---- eager workers ----------------------------------------------------------------------------------------------
+    def runs_ahead(self):
+        return self.case["strategy"] == "eager-diloco" and self.launch_step(0) == self.t
+
+    def come_back(self):
+        """Progress is measured from where a worker started, ahead of the consensus. Returns what each has to tell."""
+        weights = [self.weight(since) for since in self.fragments[0].since]
+        for worker in self.workers:
+            worker.live = worker.live - worker.ahead
+        return [self.x - worker.live if weight > 0 and self.takes_part(self.x - worker.live) else None
+                for worker, weight in zip(self.workers, weights)]
+
+    def run_ahead(self, progress):
+        """Each has an outer optimizer whose gradient is what arrives, with its own part replaced by the newest. This is
+        what that adds to the one that all have in common."""
+        beta, G = self.o["momentum"], len(self.workers)
+        for worker, d in zip(self.workers, progress):
+            for begin, end in self.layout.parameters:  # what is frozen forgets
+                if d is not None and not d[begin:end].any():
+                    worker.ahead[begin:end] = worker.own_momentum[begin:end] = worker.on_its_way[begin:end] = 0.0
+            d = np.zeros_like(worker.live) if d is None else d  # it has told nobody
+            g = (d - worker.on_its_way) / G
+            worker.own_momentum = beta * worker.own_momentum + g
+            direction = g + beta * worker.own_momentum if self.o["nesterov"] else worker.own_momentum
+            worker.ahead = worker.ahead - self.o["outer_rate"] * direction
+            worker.on_its_way = d
+            worker.live = worker.live + worker.ahead
+
     def launch_due(self):
         for f in range(self.round.P):
             if self.launch_step(f) == self.t:
@@ -545,14 +579,20 @@ class Oracle:
                 since.add(case["samples"][w][index], 1.0, 1.0, self.rates(w, index))
         if not self.launches_first():
             self.apply_due()
+        progress = self.come_back() if self.runs_ahead() else None
         self.launch_due()
         self.apply_due()  # blocking ones at once
+        if progress:
+            self.run_ahead(progress)
         if self.t == self.round.end():
             self.begin(self.next_round())
 
     def finish(self):
         if self.case["strategy"] == "none":
             return
+        for worker in self.workers:
+            worker.live = worker.live - worker.ahead
+            worker.catch_up()
         self.apply_due(everything=True)
         mean = self.final_mean()
         for worker in self.workers:

@@ -241,6 +241,25 @@ TEST(Synchronizer, BatchNormStatisticsAreAveraged) {
   }
 }
 
+TEST(Synchronizer, StatisticsThatAreNoNumbersPoisonNobody) {
+  run_workers(3, [](const Cluster& cluster) {
+    torch::nn::BatchNorm1d norm(3);
+    torch::optim::SGD optimizer(norm->parameters(), 0.01);
+    Synchronizer sync(cluster, *norm, optimizer, {.local_steps = 2});
+    for (int i = 0; i < 7; ++i) {
+      optimizer.zero_grad();
+      norm(torch::arange(12, torch::kFloat).view({4, 3})).sum().backward();
+      if (i == 3 && cluster.rank() == 1) norm->running_var.fill_(std::nan(""));
+      sync.step();
+      EXPECT_TRUE(cluster.rank() == 1 || norm->running_var.isfinite().all().item<bool>()) << i;
+    }
+    sync.finish();
+    // Whoever had none has the others' in the end.
+    EXPECT_TRUE(norm->running_mean.isfinite().all().item<bool>());
+    EXPECT_TRUE(norm->running_var.isfinite().all().item<bool>());
+  });
+}
+
 TEST(Synchronizer, AWorkerThatSitsOutKeepsItsProgress) {
   run_workers(2, [](const Cluster& cluster) {
     Toy toy({16});

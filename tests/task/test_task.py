@@ -29,7 +29,7 @@ def refusal(*arguments):
 def test_help_lists_every_task_with_its_models_and_options():
     text = words(co2("train", "--help"))
     assert "What to train [gpt, images] (default: gpt)" in text
-    assert "Size of the model; the first of a task is its default [gpt: nano, tiny," in text
+    assert "Size of the model; the first of a task is its default [gpt: nano, pico, tiny," in text
     assert "; images: coarse, fine]" in text
     assert "Task images: --pixels N Width and height; 0: the model's own [0 to 64] (default: 0)" in text
     assert "--flip,--no-flip Mirror some of them (default: true)" in text

@@ -82,6 +82,8 @@ TEST_P(EveryStrategy, TwoWorkersLearnAndWriteEverything) {
   const test::TestFolder folder;
   auto config = quick(folder / "run");
   config.sync.strategy = GetParam();
+  // Seven rounds of a model that learns this fast: with the published momentum of 0.9 it runs too far ahead.
+  if (GetParam() == Strategy::kEagerDiLoCo) config.sync.momentum = 0.3;
   const auto outcome = run_workers(2, config, folder / "screen");
   ASSERT_EQ(outcome.errors, (std::vector<std::string>{"", ""}));
   const auto& result = outcome.results[0];

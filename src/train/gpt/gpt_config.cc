@@ -14,14 +14,15 @@ namespace {
 struct Preset {
   std::string_view name;
   GptConfig config;
-  double learning_rate;  // small and larger: GPT-3's for such sizes; nano: measured (docs/choosing-local-steps.md)
+  double learning_rate;  // small and larger: GPT-3's for such sizes; nano, pico: measured
 };
 
 constexpr Preset kPresets[] = {
-    {"nano", {5, 4, 128, 128}, 4e-3},       {"tiny", {6, 8, 256, 256}, 2e-3},
-    {"mini", {6, 6, 384, 256}, 2e-3},       {"small", {12, 12, 768, 1024}, 6e-4},
-    {"medium", {24, 16, 1024, 1024}, 3e-4}, {"large", {36, 20, 1280, 1024}, 2.5e-4},
-    {"xl", {48, 25, 1600, 1024}, 2e-4},     {"7b", {32, 32, 4096, 2048}, 1.2e-4},
+    {"nano", {5, 4, 128, 128}, 4e-3},        {"pico", {2, 4, 64, 64}, 8e-3},
+    {"tiny", {6, 8, 256, 256}, 2e-3},        {"mini", {6, 6, 384, 256}, 2e-3},
+    {"small", {12, 12, 768, 1024}, 6e-4},    {"medium", {24, 16, 1024, 1024}, 3e-4},
+    {"large", {36, 20, 1280, 1024}, 2.5e-4}, {"xl", {48, 25, 1600, 1024}, 2e-4},
+    {"7b", {32, 32, 4096, 2048}, 1.2e-4},
 };
 
 const Preset& find_preset(std::string_view name) {

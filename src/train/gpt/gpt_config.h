@@ -16,8 +16,8 @@ struct GptConfig {
   int vocabulary = 256;  ///< one token per byte
 };
 
-/// nano, tiny, mini, small, medium, large, xl, 7b: from about 1 M parameters, by GPT-2's own sizes (small to xl), to
-/// the size of the largest model that CO2 was published with.
+/// nano, pico (a tenth of it, for studies), tiny, mini, small, medium, large, xl, 7b: from about 1 M parameters, by
+/// GPT-2's own sizes (small to xl), to the size of the largest model that CO2 was published with.
 const std::vector<std::string>& gpt_presets();
 
 /// The preset of that name with its own context, or with `context` if that is not 0. Throws OptionError with the

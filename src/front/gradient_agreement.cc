@@ -1,15 +1,17 @@
-#include "train/gradient_agreement.h"
+#include "front/gradient_agreement.h"
 
 #include <ATen/ATen.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
 
 #include <algorithm>
 #include <cmath>
-#include <string_view>
+#include <tuple>
 
 #include "front/optimizer_state.h"
 #include "sync/visiting.h"
 
-namespace co2::train {
+namespace co2 {
 namespace {
 
 constexpr int kCoordinates = 512;  // in all, of all places
@@ -17,32 +19,50 @@ constexpr int kFewest = 32;        // of a place
 constexpr double kMemory = 0.95;   // of one sample at the next
 constexpr double kExponent = 1.5;  // docs/choosing-local-steps.md has the measurements
 
-/// A few coordinates of a gradient, divided as Adam does.
-at::Tensor divided(const at::Tensor& gradient, const at::Tensor& second_moment, double beta2, const at::Tensor& where) {
-  const at::Tensor g = gradient.flatten().index_select(0, where).to(at::kDouble);
-  const at::Tensor squares = second_moment.flatten().index_select(0, where).to(at::kDouble);
-  // With this step's own square in it, as in Adam: no coordinate is larger than 1 / √(1 - β2).
-  const at::Tensor root = (beta2 * squares + (1 - beta2) * g * g).sqrt();
-  return at::where(root > 0, g / root, at::zeros_like(g));
+/// A few elements of a tensor. Most models have many tensors: reading them one by one spares hundreds of operators.
+std::vector<double> elements_of(const at::Tensor& tensor, const std::vector<std::int64_t>& where) {
+  std::vector<double> values(where.size());
+  if (tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous()) {
+    const float* const all = tensor.const_data_ptr<float>();
+    std::transform(where.begin(), where.end(), values.begin(), [&](std::int64_t i) { return all[i]; });
+  } else {
+    const at::Tensor places = at::tensor(where, at::kLong).to(tensor.device());
+    const at::Tensor some = tensor.flatten().index_select(0, places).to(at::kCPU, at::kDouble);
+    std::copy_n(some.const_data_ptr<double>(), values.size(), values.begin());
+  }
+  return values;
 }
 
-at::Tensor second_moment_of(torch::optim::OptimizerParamState& state) {
-  for (const auto& [name, tensor] : fields_of(state).tensors) {
-    if (std::string_view(name) == "exp_avg_sq") return *tensor;
+/// A few coordinates of a gradient, divided as Adam does.
+std::vector<double> divided(const at::Tensor& gradient, const at::Tensor& second_moment, double beta2,
+                            const std::vector<std::int64_t>& where) {
+  std::vector<double> values = elements_of(gradient, where);
+  const std::vector<double> squares = elements_of(second_moment, where);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    // With this step's own square in it, as in Adam: no coordinate is larger than 1 / √(1 - β2).
+    const double root = std::sqrt(beta2 * squares[i] + (1 - beta2) * values[i] * values[i]);
+    values[i] = root > 0 || std::isnan(root) ? values[i] / root : 0;
   }
-  TORCH_CHECK(false, "GradientAgreement is for Adam and AdamW");
+  return values;
+}
+
+double beta2_of(const torch::optim::OptimizerParamGroup& group) {
+  if (const auto* adamw = dynamic_cast<const torch::optim::AdamWOptions*>(&group.options())) {
+    return std::get<1>(adamw->betas());
+  }
+  return std::get<1>(static_cast<const torch::optim::AdamOptions&>(group.options()).betas());
 }
 
 }  // namespace
 
-bool GradientAgreement::matters(const Recipe& recipe, const std::string& optimizer) {
-  return (optimizer == "adam" || optimizer == "adamw") && recipe.exchange == Recipe::Exchange::kProgress &&
-         recipe.restart == Restart::kKeep;
+bool GradientAgreement::matters(const Recipe& recipe, const torch::optim::Optimizer& optimizer) {
+  const bool adam = dynamic_cast<const torch::optim::Adam*>(&optimizer) != nullptr ||
+                    dynamic_cast<const torch::optim::AdamW*>(&optimizer) != nullptr;
+  return adam && recipe.exchange == Recipe::Exchange::kProgress && recipe.restart == Restart::kKeep;
 }
 
-GradientAgreement::GradientAgreement(int place, int places, int islands, double beta2)
-    : beta2_(beta2),
-      place_(place),
+GradientAgreement::GradientAgreement(int place, int places, int islands)
+    : place_(place),
       places_(places),
       islands_(islands),
       coordinates_(static_cast<std::size_t>(std::max(kCoordinates / places, kFewest))) {}
@@ -69,11 +89,9 @@ std::vector<double> GradientAgreement::sample(torch::optim::Optimizer& optimizer
         places.push_back(element(next) - begin);
       }
       begin += parameter.numel();
-      const auto state = optimizer.state().find(parameter.unsafeGetTensorImpl());
-      if (places.empty() || !parameter.grad().defined() || state == optimizer.state().end()) continue;
-      const at::Tensor where = at::tensor(places, at::kLong).to(parameter.device());
-      const at::Tensor values = divided(parameter.grad(), second_moment_of(*state->second), beta2_, where).cpu();
-      std::copy_n(values.const_data_ptr<double>(), places.size(), mine + first);
+      const at::Tensor squares = second_moment_of(optimizer, parameter);
+      if (places.empty() || !parameter.grad().defined() || !squares.defined()) continue;
+      std::ranges::copy(divided(parameter.grad(), squares, beta2_of(group), places), mine + first);
       seen = true;
     }
   }
@@ -109,4 +127,4 @@ void GradientAgreement::visit(StateVisitor& visitor, const std::string& name) {
   visit_amount(visitor, name + "/square_of_mean", square_of_mean_);
 }
 
-}  // namespace co2::train
+}  // namespace co2

@@ -10,7 +10,7 @@
 
 #include "options/recipe.h"
 
-namespace co2::train {
+namespace co2 {
 
 /// How much shorter Adam's mean step over G workers is than the step that `ddp` would make, measured while training.
 ///
@@ -26,11 +26,11 @@ class GradientAgreement {
  public:
   /// Whether it matters. SGD's mean step is just `ddp`'s; and who starts again from the consensus after every round is
   /// tuned differently.
-  static bool matters(const Recipe& recipe, const std::string& optimizer);
+  static bool matters(const Recipe& recipe, const torch::optim::Optimizer& optimizer);
 
   /// For a worker at `place` in one of `islands` islands: those at the same place have the same shard of the model, or
-  /// all of it. `beta2`: Adam's.
-  GradientAgreement(int place, int places, int islands, double beta2);
+  /// all of it.
+  GradientAgreement(int place, int places, int islands);
 
   /// How many numbers one sample has.
   std::size_t width() const;
@@ -50,10 +50,9 @@ class GradientAgreement {
  private:
   double most() const;
 
-  const double beta2_;
   const int place_, places_, islands_;
   const std::size_t coordinates_;                    // of each place
   double mean_of_squares_ = 0, square_of_mean_ = 0;  // both over the newest samples, the older the less
 };
 
-}  // namespace co2::train
+}  // namespace co2

@@ -1,4 +1,4 @@
-#include "train/gradient_agreement.h"
+#include "front/gradient_agreement.h"
 
 #include <co2/options.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,7 @@
 #include <limits>
 #include <memory>
 
-#include "train/fused_adamw.h"
-
-namespace co2::train {
+namespace co2 {
 namespace {
 
 constexpr double kBeta2 = 0.95;
@@ -22,11 +20,11 @@ struct Worker {
   std::unique_ptr<torch::optim::Optimizer> optimizer;
   GradientAgreement agreement;
 
-  Worker(const std::vector<std::int64_t>& sizes, GradientAgreement watches, bool fused = true)
+  Worker(const std::vector<std::int64_t>& sizes, GradientAgreement watches, bool decoupled = true)
       : agreement(std::move(watches)) {
     for (const auto size : sizes) parameters.push_back(at::zeros({size}).requires_grad_());
-    if (fused) {
-      optimizer = std::make_unique<FusedAdamW>(parameters, torch::optim::AdamWOptions(1).betas({0.9, kBeta2}));
+    if (decoupled) {
+      optimizer = std::make_unique<torch::optim::AdamW>(parameters, torch::optim::AdamWOptions(1).betas({0.9, kBeta2}));
     } else {
       optimizer = std::make_unique<torch::optim::Adam>(parameters, torch::optim::AdamOptions(1).betas({0.9, kBeta2}));
     }
@@ -56,26 +54,26 @@ void train(std::vector<Worker>& workers, int steps, const Gradients& gradient_of
   }
 }
 
-std::vector<Worker> workers_alone(int count, bool fused = true) {
+std::vector<Worker> workers_alone(int count, bool decoupled = true) {
   std::vector<Worker> workers;
   for (int i = 0; i < count; ++i)
-    workers.emplace_back(std::vector<std::int64_t>{300, 0, 7, 900, 1}, GradientAgreement(0, 1, count, kBeta2), fused);
+    workers.emplace_back(std::vector<std::int64_t>{300, 0, 7, 900, 1}, GradientAgreement(0, 1, count), decoupled);
   return workers;
 }
 
 TEST(GradientAgreement, KnowsNoiseFromSignal) {
-  for (const bool fused : {true, false}) {
+  for (const bool decoupled : {true, false}) {
     torch::manual_seed(1);
-    auto equal = workers_alone(3, fused);
+    auto equal = workers_alone(3, decoupled);
     EXPECT_EQ(equal[0].agreement.shortening(), 1);  // nothing is known
     train(equal, 20, [](std::size_t, const at::Tensor& signal) { return signal; });
     EXPECT_NEAR(equal[0].agreement.shortening(), 1, 1e-9);
 
-    auto noisy = workers_alone(4, fused);
+    auto noisy = workers_alone(4, decoupled);
     train(noisy, 60, [](std::size_t, const at::Tensor& signal) { return at::randn_like(signal); });
     EXPECT_NEAR(noisy[0].agreement.shortening(), 2, 0.05);
 
-    auto both = workers_alone(4, fused);
+    auto both = workers_alone(4, decoupled);
     train(both, 60, [](std::size_t, const at::Tensor& signal) { return signal + at::randn_like(signal); });
     EXPECT_NEAR(both[0].agreement.shortening(), std::sqrt(2 / (1 + 1. / 4)), 0.05);
     for (const auto& worker : both) EXPECT_EQ(worker.agreement.shortening(), both[0].agreement.shortening());
@@ -115,13 +113,13 @@ TEST(GradientAgreement, WorkersAtTheSamePlaceOfTheirIslandsAreCompared) {
   torch::manual_seed(3);
   std::vector<Worker> workers;  // two islands of two, each of whose members has another half
   for (int rank = 0; rank < 4; ++rank)
-    workers.emplace_back(std::vector<std::int64_t>{500}, GradientAgreement(rank % 2, 2, 2, kBeta2));
+    workers.emplace_back(std::vector<std::int64_t>{500}, GradientAgreement(rank % 2, 2, 2));
   train(workers, 60, [&](std::size_t, const at::Tensor& signal) { return at::randn_like(signal); });
   EXPECT_NEAR(workers[0].agreement.shortening(), std::sqrt(2.), 0.05);
 
   std::vector<Worker> agreeing;
   for (int rank = 0; rank < 4; ++rank)
-    agreeing.emplace_back(std::vector<std::int64_t>{500}, GradientAgreement(rank % 2, 2, 2, kBeta2));
+    agreeing.emplace_back(std::vector<std::int64_t>{500}, GradientAgreement(rank % 2, 2, 2));
   train(agreeing, 60,
         [&](std::size_t w, const at::Tensor& signal) { return w % 2 == 0 ? signal : signal.flip(0) + 1; });
   EXPECT_NEAR(agreeing[0].agreement.shortening(), 1, 1e-9);
@@ -145,12 +143,16 @@ TEST(GradientAgreement, WhoHasNothingToShowIsNotTakenForOneWhoAgrees) {
 
 TEST(GradientAgreement, MattersForAdamThatKeepsItsSteps) {
   const auto recipe = [](Strategy strategy) { return resolve({.strategy = strategy}); };
-  EXPECT_TRUE(GradientAgreement::matters(recipe(Strategy::kCo2), "adamw"));
-  EXPECT_TRUE(GradientAgreement::matters(recipe(Strategy::kCo2), "adam"));
-  EXPECT_FALSE(GradientAgreement::matters(recipe(Strategy::kCo2), "sgd"));
-  EXPECT_FALSE(GradientAgreement::matters(recipe(Strategy::kDdp), "adamw"));
-  EXPECT_FALSE(GradientAgreement::matters(recipe(Strategy::kSlowMo), "adamw"));
+  const std::vector<at::Tensor> parameters = {at::zeros({1}).requires_grad_()};
+  const torch::optim::AdamW adamw(parameters);
+  const torch::optim::Adam adam(parameters);
+  const torch::optim::SGD sgd(parameters, torch::optim::SGDOptions(1));
+  EXPECT_TRUE(GradientAgreement::matters(recipe(Strategy::kCo2), adamw));
+  EXPECT_TRUE(GradientAgreement::matters(recipe(Strategy::kCo2), adam));
+  EXPECT_FALSE(GradientAgreement::matters(recipe(Strategy::kCo2), sgd));
+  EXPECT_FALSE(GradientAgreement::matters(recipe(Strategy::kDdp), adamw));
+  EXPECT_FALSE(GradientAgreement::matters(recipe(Strategy::kSlowMo), adamw));
 }
 
 }  // namespace
-}  // namespace co2::train
+}  // namespace co2
