@@ -56,9 +56,14 @@ struct ParameterUnit {
 
 struct TrainedTensor;
 
-/// The inner optimizer's second moment of each tensor that it trains, as it is in the optimizer: an undefined tensor
-/// where there is none yet.
-using SecondMoments = std::function<std::vector<at::Tensor>(const std::vector<TrainedTensor>& trained)>;
+/// A mean of squared gradients, v = β₂ v + (1 - β₂) g² in every step, as it is in the optimizer.
+struct SecondMoment {
+  at::Tensor value;  ///< undefined: there is none yet
+  double decay = 0;  ///< β₂, 0..1
+};
+
+/// That of each tensor that the inner optimizer trains.
+using SecondMoments = std::function<std::vector<SecondMoment>(const std::vector<TrainedTensor>& trained)>;
 
 /// All that a Core needs to know of a model, in whatever language it was written.
 struct TrainedModel {
@@ -77,6 +82,8 @@ struct TrainedModel {
   std::string description = {};
   /// Needed for Options::agree_moments. Called between the inner step and the end of end_step(), and by finish().
   SecondMoments second_moments = {};
+  /// Whoever makes the inner step heeds Options::rate_factor. Otherwise a Core refuses one.
+  bool scales_rates = false;
 };
 
 /// A tensor that the inner optimizer is to update: one of the parameters, or, where the worker trains a shard, a

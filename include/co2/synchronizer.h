@@ -123,8 +123,8 @@ class Synchronizer {
   const Options& options() const;  ///< with blanks filled in; what is chosen while training: pace()
   const Options& asked() const;    ///< as they were given
   Pace pace() const;
-  /// What the next step multiplies the optimizer's rates by (Options::rate_factor). The optimizer has the rates that
-  /// you gave it before and after the step, and the product during it.
+  /// What the next step multiplies the optimizer's rates by (Options::rate_factor). The optimizer has the product only
+  /// while it makes its own step; hooks, schedulers and you see the rates that you gave it.
   double rate_factor() const;
   Clipping clipping() const;
   std::int64_t left_out() const;  ///< Core::left_out()

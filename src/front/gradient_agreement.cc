@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 
 #include "front/optimizer_state.h"
 #include "sync/visiting.h"
@@ -44,13 +43,6 @@ std::vector<double> divided(const at::Tensor& gradient, const at::Tensor& second
     values[i] = root > 0 || std::isnan(root) ? values[i] / root : 0;
   }
   return values;
-}
-
-double beta2_of(const torch::optim::OptimizerParamGroup& group) {
-  if (const auto* adamw = dynamic_cast<const torch::optim::AdamWOptions*>(&group.options())) {
-    return std::get<1>(adamw->betas());
-  }
-  return std::get<1>(static_cast<const torch::optim::AdamOptions&>(group.options()).betas());
 }
 
 }  // namespace
@@ -91,7 +83,7 @@ std::vector<double> GradientAgreement::sample(torch::optim::Optimizer& optimizer
       begin += parameter.numel();
       const at::Tensor squares = second_moment_of(optimizer, parameter);
       if (places.empty() || !parameter.grad().defined() || !squares.defined()) continue;
-      std::ranges::copy(divided(parameter.grad(), squares, beta2_of(group), places), mine + first);
+      std::ranges::copy(divided(parameter.grad(), squares, second_moment_decay(group), places), mine + first);
       seen = true;
     }
   }

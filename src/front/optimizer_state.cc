@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <typeinfo>
 #include <utility>
 
@@ -98,6 +99,15 @@ at::Tensor second_moment_of(const torch::optim::Optimizer& optimizer, const at::
     }
   }
   return {};
+}
+
+double second_moment_decay(const torch::optim::OptimizerParamGroup& group) {
+  using namespace torch::optim;
+  const OptimizerOptions& options = group.options();
+  if (const auto* adamw = dynamic_cast<const AdamWOptions*>(&options)) return std::get<1>(adamw->betas());
+  if (const auto* adam = dynamic_cast<const AdamOptions*>(&options)) return std::get<1>(adam->betas());
+  if (const auto* rmsprop = dynamic_cast<const RMSpropOptions*>(&options)) return rmsprop->alpha();
+  return 1;
 }
 
 std::int64_t state_bytes(const torch::optim::Optimizer& optimizer) {

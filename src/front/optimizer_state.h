@@ -33,6 +33,8 @@ std::string kind_of(const torch::optim::Optimizer& optimizer);
 bool has_second_moments(const torch::optim::Optimizer& optimizer);
 /// That of a parameter, as it is in the optimizer; undefined if there is none yet.
 at::Tensor second_moment_of(const torch::optim::Optimizer& optimizer, const at::Tensor& parameter);
+/// What is left of it after a step: Adam's β₂, RMSprop's alpha. 1 if the group has options of another optimizer.
+double second_moment_decay(const torch::optim::OptimizerParamGroup& group);
 
 /// Bytes of an optimizer's state, as far as fields_of() knows it.
 std::int64_t state_bytes(const torch::optim::Optimizer& optimizer);

@@ -15,17 +15,17 @@ constexpr int kLookEvery = 4;  // steps
 
 }  // namespace
 
-RateFactor::RateFactor(const Cluster& cluster, const Recipe& recipe, torch::optim::Optimizer& optimizer, double asked)
-    : recipe_(recipe), optimizer_(optimizer), asked_(asked) {
+RateFactor::RateFactor(const Cluster& cluster, const Recipe& recipe, torch::optim::Optimizer& optimizer)
+    : recipe_(recipe), optimizer_(optimizer) {
   if (!GradientAgreement::matters(recipe, optimizer)) return;
   const int islands = cluster.size() / recipe.island_size;
-  watches_ = asked == 0 && islands > 1;
+  watches_ = recipe.rate_factor == 0 && islands > 1;
   agreement_.emplace(cluster.rank() % recipe.island_size, recipe.island_size, islands);
   channel_.emplace(cluster.communicator("gradient agreement"), kLookEvery, static_cast<int>(agreement_->width()));
 }
 
 double RateFactor::at(int local_steps) const {
-  if (asked_ > 0) return asked_;
+  if (recipe_.rate_factor > 0) return recipe_.rate_factor;
   if (!agreement_ || momentum_of(recipe_, local_steps) > 0) return 1;
   return agreement_->rate_factor();
 }
@@ -53,7 +53,7 @@ void RateFactor::adopt(StateVisitor& visitor) {
   if (agreement_) agreement_->visit(visitor, "agreement");
 }
 
-ScaledRates::ScaledRates(torch::optim::Optimizer& optimizer, double factor) : optimizer_(optimizer) {
+ScaledRates::ScaledRates(torch::optim::Optimizer& optimizer, double factor) : optimizer_(optimizer), factor_(factor) {
   if (factor == 1) return;
   for (auto& group : optimizer.param_groups()) {
     const double rate = group.options().get_lr();
@@ -65,7 +65,8 @@ ScaledRates::ScaledRates(torch::optim::Optimizer& optimizer, double factor) : op
 ScaledRates::~ScaledRates() {
   for (std::size_t g = 0; g < rates_.size(); ++g) {
     auto& options = optimizer_.param_groups()[g].options();
-    if (options.get_lr() == rates_[g].scaled) options.set_lr(rates_[g].given);  // a hook may have set another
+    const double rate = options.get_lr();
+    options.set_lr(rate == rates_[g].scaled ? rates_[g].given : rate / factor_);
   }
 }
 

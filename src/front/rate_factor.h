@@ -20,8 +20,7 @@ namespace co2 {
 /// Thread safety: used by the training thread.
 class RateFactor {
  public:
-  /// `asked`: the user's number, or 0.
-  RateFactor(const Cluster& cluster, const Recipe& recipe, torch::optim::Optimizer& optimizer, double asked);
+  RateFactor(const Cluster& cluster, const Recipe& recipe, torch::optim::Optimizer& optimizer);
 
   /// In rounds of so many steps. Long ones have outer momentum instead.
   double at(int local_steps) const;
@@ -38,7 +37,6 @@ class RateFactor {
  private:
   const Recipe recipe_;
   torch::optim::Optimizer& optimizer_;
-  const double asked_;
   bool watches_ = false;                        // gradients
   std::optional<GradientAgreement> agreement_;  // where it matters, so that it is in every checkpoint
   std::optional<ControlChannel> channel_;       // for it
@@ -46,7 +44,8 @@ class RateFactor {
   std::vector<double> sample_;  // of this step; empty: there is none
 };
 
-/// Gives an optimizer so many times its rates, for a while.
+/// Gives an optimizer so many times its rates while it makes a step. One that changes them itself in the meantime, as a
+/// schedule inside of it does, changes the product: what is left without the factor is what it gets back.
 class ScaledRates {
  public:
   ScaledRates(torch::optim::Optimizer& optimizer, double factor);
@@ -59,6 +58,7 @@ class ScaledRates {
     double given, scaled;
   };
   torch::optim::Optimizer& optimizer_;
+  const double factor_;
   std::vector<Rates> rates_;  // none: they are left alone
 };
 

@@ -33,15 +33,14 @@ std::vector<double> rates_of(const torch::optim::Optimizer& optimizer, std::size
   return rates;
 }
 
+std::vector<double> times(double factor, std::vector<double> rates) {
+  for (double& rate : rates) rate *= factor;
+  return rates;
+}
+
 bool tells_rates(const torch::optim::Optimizer& optimizer) {
   const std::size_t groups = optimizer.param_groups().size();
   return rates_of(optimizer, groups).size() == groups;
-}
-
-/// A Core makes no inner step, and so has no use for it.
-Options with_rate_factor(Options options, double factor) {
-  options.rate_factor = factor;
-  return options;
 }
 
 /// What can be refused is refused here and by the Core, before the model and the optimizer are changed in any way.
@@ -71,19 +70,22 @@ class Synchronizer::Impl {
 
   bool step(double samples, Core::Use use) {
     check_optimizer();
-    const ScaledRates scaled(optimizer_, rate_factor());
-    const bool update = failure_.watch([&] { return core_.begin_step(rates(), samples, use); });
+    const double factor = rate_factor();
+    const bool update = failure_.watch([&] { return core_.begin_step(times(factor, rates()), samples, use); });
+    std::vector<double> used;
     try {
       if (update) {
         for (const auto& hook : before_inner_step_) hook();
         factor_.look();
-        optimizer_.step();
       }
+      const ScaledRates scaled(optimizer_, factor);
+      if (update) optimizer_.step();
+      used = rates();
     } catch (...) {  // the user's; whoever survives it may step again
       core_.cancel_step();
       throw;
     }
-    core_.end_step(rates());
+    core_.end_step(used);
     failure_.watch([&] { factor_.after_step(); });
     return update;
   }
@@ -101,17 +103,14 @@ class Synchronizer::Impl {
   const TrainedModel outline_;  // before the Core, which gives the parameters other memory
   Core core_;
   RateFactor factor_;
-  const Options options_, asked_;
   FirstFailure failure_;  // of what is the front's own on the network, too
   std::vector<std::function<void()>> before_inner_step_;
 
  private:
   Impl(const Cluster& cluster, const TrainedModel& model, torch::optim::Optimizer& optimizer, const Options& options)
       : outline_(outline_of(model)),
-        core_(cluster, model, with_rate_factor(options, 0)),
-        factor_(cluster, placed(resolve(options), cluster.size()), optimizer, options.rate_factor),
-        options_(with_rate_factor(core_.options(), options.rate_factor)),
-        asked_(options),
+        core_(cluster, model, options),
+        factor_(cluster, placed(resolve(options), cluster.size()), optimizer),
         optimizer_(optimizer),
         parameters_(model.parameters) {
     for (const auto& group : optimizer.param_groups()) {
@@ -194,8 +193,8 @@ void Synchronizer::snapshot(std::shared_ptr<StateVisitor> visitor, std::function
 }
 std::int64_t Synchronizer::steps() const { return impl_->core_.steps(); }
 std::int64_t Synchronizer::rounds() const { return impl_->core_.rounds(); }
-const Options& Synchronizer::options() const { return impl_->options_; }
-const Options& Synchronizer::asked() const { return impl_->asked_; }
+const Options& Synchronizer::options() const { return impl_->core_.options(); }
+const Options& Synchronizer::asked() const { return impl_->core_.asked(); }
 double Synchronizer::rate_factor() const { return impl_->rate_factor(); }
 Pace Synchronizer::pace() const { return impl_->core_.pace(); }
 Clipping Synchronizer::clipping() const { return impl_->core_.clipping(); }

@@ -106,10 +106,14 @@ TrainedModel trained_model(torch::nn::Module& model, const torch::optim::Optimiz
   for (const auto& item : model.named_buffers()) result.buffers.push_back({item.key(), item.value()});
   result.units = units_of(model, result.parameters, recipe.island_size > 1);
   result.description = kind_of(optimizer);
+  result.scales_rates = true;
   if (has_second_moments(optimizer)) {
     result.second_moments = [&optimizer](const std::vector<TrainedTensor>& trained_tensors) {
-      std::vector<at::Tensor> moments;
-      for (const TrainedTensor& each : trained_tensors) moments.push_back(second_moment_of(optimizer, each.tensor));
+      std::vector<SecondMoment> moments;
+      for (const TrainedTensor& each : trained_tensors) {
+        moments.push_back({second_moment_of(optimizer, each.tensor),
+                           second_moment_decay(optimizer.param_groups()[each.group])});
+      }
       return moments;
     };
   }

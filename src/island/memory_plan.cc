@@ -15,7 +15,7 @@ namespace co2 {
 namespace {
 
 constexpr std::int64_t kElementBytes = sizeof(float);
-constexpr std::int64_t kMomentBytes = 2;  // of a second moment on the wire
+constexpr std::int64_t kMomentBytes = 4;  // of a second moment on the wire
 
 /// Elements of each unit that gradients travel in, and parameters at ZeRO 3: as FlatParameters lays them out.
 struct Units {

@@ -112,6 +112,9 @@ void check_ranges(const Recipe& r) {
   if (!(r.agree_moments >= 0 && r.agree_moments <= 1'000'000)) {
     reject("agree_moments", r.agree_moments, "0 (off) to 1000000");
   }
+  if (!(r.rate_factor >= 0 && r.rate_factor <= kHighestRateFactor)) {
+    reject("rate_factor", r.rate_factor, fmt::format("0 (by itself) to {}", kHighestRateFactor));
+  }
   if (!(r.accumulation_steps >= 1)) reject("accumulation_steps", r.accumulation_steps, "at least 1");
   if (!(r.bucket_bytes >= 1024 && r.bucket_bytes <= (std::int64_t{1} << 30))) {
     reject("bucket_bytes", r.bucket_bytes, "1024 to 1073741824");
@@ -224,6 +227,7 @@ Recipe resolve(const Options& o) {
   r.max_local_steps = o.max_local_steps;
   r.exchange_share = o.exchange_share;
   r.agree_moments = o.agree_moments;
+  r.rate_factor = o.rate_factor;
   r.checksum = o.checksum;
   r.accumulation_steps = o.accumulation_steps;
   r.bucket_bytes = o.bucket_bytes;
@@ -248,9 +252,6 @@ Recipe resolve(const Options& o) {
   r.adaptive_wire = o.wire == Wire::kAuto && rounding_is_free && r.adaptive;
   r.wire = o.wire != Wire::kAuto ? o.wire : rounding_is_free ? Wire::kInt4 : Wire::kPlain;
   check_ranges(r);
-  if (!(o.rate_factor >= 0 && o.rate_factor <= kHighestRateFactor)) {
-    reject("rate_factor", o.rate_factor, fmt::format("0 (by itself) to {}", kHighestRateFactor));
-  }
   check_meaning(o, r);
   // The steps since a launch are on the wire only if the next launch is the moment of the apply. With one fragment that
   // is what no delay means, whatever the length of a round.

@@ -31,6 +31,7 @@ struct Recipe {
   Wire wire = Wire::kPlain;    ///< of the first round, never kAuto; all others have the same unless `adaptive_wire`
   bool adaptive_wire = false;  ///< int4 or int2, chosen with τ
   int agree_moments = 0;
+  double rate_factor = 0;  ///< 0: as measured
   bool checksum = false;
   int accumulation_steps = 1;
   std::int64_t bucket_bytes = 25 << 20;

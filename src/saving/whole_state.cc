@@ -169,7 +169,7 @@ WholeState finished(const TrainedModel& outline, const Options& options, const c
     threads.emplace_back([&, rank] {
       try {
         TrainedModel blank = blank_from(outline);
-        blank.second_moments = [](const auto& trained) { return std::vector<at::Tensor>(trained.size()); };
+        blank.second_moments = [](const auto& trained) { return std::vector<SecondMoment>(trained.size()); };
         Core core(clusters[rank], std::move(blank), as_it_was);
         PartReader reader(parts[rank], checkpoint::worker_file(static_cast<int>(rank)));
         core.visit(reader);

@@ -6,66 +6,84 @@
 #include <numeric>
 #include <utility>
 
+#include "base/range.h"
 #include "comm/transfer.h"
+#include "flat/cut.h"
 #include "sync/visiting.h"
 #include "sync/wire_format.h"
 #include "trace/bytes.h"
 
 namespace co2 {
 
+namespace {
+bool finite(const at::Tensor& tensor) { return tensor.sum(at::kDouble).isfinite().item<bool>(); }
+}  // namespace
+
 BackgroundAverage::BackgroundAverage(std::shared_ptr<Communicator> communicator, Form form, Trace& trace)
     : communicator_(std::move(communicator)), form_(std::move(form)), trace_(trace) {
   const std::int64_t elements = std::accumulate(form_.sizes.begin(), form_.sizes.end(), std::int64_t{0});
+  const auto tensors = static_cast<std::int64_t>(form_.sizes.size());
   sent_ = at::empty({elements}, form_.wire);
-  payload_ = at::empty({elements + 1}, form_.wire);
+  payload_ = at::empty({elements + tensors}, form_.wire);
+  took_part_ = at::zeros({tensors}, at::kBool);
 }
 
-/// Defined tensors, with where they are among the elements of all.
+/// All tensors, with their number and their place in what is sent.
 template <typename Body>
 void BackgroundAverage::for_each(const Tensors& tensors, const Body& body) const {
   TORCH_CHECK(tensors.size() == form_.sizes.size(), "BackgroundAverage is of ", form_.sizes.size(), " tensors");
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     TORCH_CHECK(!tensors[i].defined() || tensors[i].numel() == form_.sizes[i], "BackgroundAverage: another size");
-    body(tensors[i], begin, form_.sizes[i]);
+    body(i, tensors[i], Range{begin, begin + form_.sizes[i]});
     begin += form_.sizes[i];
   }
 }
 
 void BackgroundAverage::launch(const Tensors& tensors, std::int64_t round) {
   const at::NoGradGuard no_grad;
-  for_each(tensors, [&](const at::Tensor& tensor, std::int64_t begin, std::int64_t size) {
-    const at::Tensor place = sent_.narrow(0, begin, size);
-    tensor.defined() ? place.copy_(tensor.reshape({-1})) : place.zero_();
+  bool* const took_part = took_part_.data_ptr<bool>();
+  for_each(tensors, [&](std::size_t i, const at::Tensor& tensor, const Range& where) {
+    took_part[i] = tensor.defined();
+    tensor.defined() ? cut(sent_, where).copy_(tensor.reshape({-1})) : cut(sent_, where).zero_();
   });
-  took_part_ = sent_.sum(at::kDouble).isfinite().item<bool>();
-  if (!took_part_) sent_.zero_();
+  if (!finite(sent_)) {  // seldom: only then one by one
+    for_each(tensors, [&](std::size_t i, const at::Tensor&, const Range& where) {
+      if (finite(cut(sent_, where))) return;
+      took_part[i] = false;
+      cut(sent_, where).zero_();
+    });
+  }
   payload_.narrow(0, 0, sent_.numel()).copy_(sent_);
-  payload_.narrow(0, sent_.numel(), 1).fill_(took_part_ ? 1 : 0);
+  payload_.narrow(0, sent_.numel(), took_part_.numel()).copy_(took_part_);
   works_ = all_reduce_in_buckets(*communicator_, payload_, form_.bucket_bytes);
   round_ = round;
   in_flight_ = true;
 }
 
-void BackgroundAverage::apply(const Tensors& tensors) {
+void BackgroundAverage::apply(const Tensors& tensors, const std::vector<double>& kept) {
   if (!in_flight_) return;
   wait_for_transfer(works_, communicator_->all_reduce_wire_bytes(bytes_of(payload_)), round_, -1, trace_);
   later_.show();
   const at::NoGradGuard no_grad;
-  const double workers = payload_.narrow(0, sent_.numel(), 1).item<double>();
-  if (workers > 0) {
-    for_each(tensors, [&](const at::Tensor& tensor, std::int64_t begin, std::int64_t size) {
-      if (!tensor.defined()) return;
-      const at::ScalarType wide = at::promote_types(tensor.scalar_type(), payload_.scalar_type());
-      const at::Tensor mean = payload_.narrow(0, begin, size).to(wide).div_(workers);
-      if (took_part_) {
-        tensor.add_(mean.sub_(sent_.narrow(0, begin, size)).view(tensor.sizes()));
-      } else {
-        tensor.copy_(mean.view(tensor.sizes()));
-      }
-      if (form_.never_negative) tensor.clamp_min_(0);
-    });
-  }
+  const at::Tensor took_part = payload_.narrow(0, sent_.numel(), took_part_.numel()).to(at::kCPU, at::kDouble);
+  for_each(tensors, [&](std::size_t i, const at::Tensor& tensor, const Range& where) {
+    const double workers = took_part.const_data_ptr<double>()[i];
+    if (!tensor.defined() || workers == 0) return;
+    const at::ScalarType wide = at::promote_types(tensor.scalar_type(), payload_.scalar_type());
+    const at::Tensor mean = cut(payload_, where).to(wide).div_(workers).view(tensor.sizes());
+    const at::Tensor sent = cut(sent_, where).to(wide).view(tensor.sizes());
+    if (!took_part_.const_data_ptr<bool>()[i]) {
+      if (!finite(tensor)) tensor.copy_(mean);
+    } else if (!kept.empty()) {
+      tensor.add_(mean.sub_(sent), kept[i]);
+    } else {
+      const at::Tensor own = tensor.to(wide);
+      const at::Tensor moved = own + mean - sent;
+      const at::Tensor never_negative = at::minimum(own, sent).ge_(0);
+      tensor.copy_(at::where(never_negative.to(at::kBool), at::maximum(moved, at::minimum(mean, own)), moved));
+    }
+  });
   works_.clear();
   in_flight_ = false;
 }
@@ -89,7 +107,7 @@ void BackgroundAverage::visit(Walk& walk, const std::string& name) {
   co2::visit(visitor, name + "/in_flight", in_flight_);
   if (!in_flight_) return;
   visitor.number(name + "/round", round_);
-  co2::visit(visitor, name + "/took_part", took_part_);
+  visitor.tensor(name + "/took_part", took_part_);
   visitor.tensor(name + "/sent", sent_);
   walk.arriving(works_, round_, later_, [=, this](StateVisitor& to) { to.tensor(name + "/sum", payload_); });
 }

@@ -109,6 +109,10 @@ class Core::Impl {
 
 namespace {
 
+// Momentum is kept in units of the inner rate, in float32: beyond these its numbers would leave the range. A smaller
+// rate counts as 0 there; it moves nothing.
+constexpr double kSmallestRate = 1e-24, kLargestRate = 1e24;
+
 /// What can be refused is refused here, before anything is changed.
 Recipe checked(const Options& options, const Cluster& cluster, const TrainedModel& model) {
   Recipe recipe = placed(resolve(options), cluster.size());
@@ -131,11 +135,11 @@ Recipe checked(const Options& options, const Cluster& cluster, const TrainedMode
                     "Synchronizer, or TrainedModel::second_moments of a Core's own",
                     recipe.agree_moments));
   }
-  if (options.rate_factor != 0 && options.rate_factor != 1) {
+  if (recipe.rate_factor != 0 && recipe.rate_factor != 1 && !model.scales_rates) {
     throw OptionError(
         fmt::format("rate_factor = {} is for a Synchronizer, which makes the inner step itself: multiply the rates "
                     "that you give to a Core",
-                    options.rate_factor));
+                    recipe.rate_factor));
   }
   return recipe;
 }
@@ -243,9 +247,9 @@ void Core::Impl::check_rates(const std::vector<double>& rates) const {
                     name(recipe_.strategy), groups_, rates.size()));
   }
   for (std::size_t g = 0; g < rates.size(); ++g) {
-    if (rates[g] >= 0 && std::isfinite(rates[g])) continue;
-    throw OptionError(
-        fmt::format("the learning rate of parameter group {} is {}: it must be 0 or a positive number", g, rates[g]));
+    if (rates[g] >= 0 && rates[g] <= kLargestRate) continue;
+    throw OptionError(fmt::format("the learning rate of parameter group {} is {}: it must be 0 or a positive number, at most {}",
+                                  g, rates[g], kLargestRate));
   }
 }
 
@@ -299,14 +303,16 @@ void Core::Impl::end_step(const std::vector<double>& rates) {
   std::vector<Range> changed;
   if (exchange_) {
     const double computing = seconds_between(last_return_, computed + step.computing);
-    round_ends = exchange_->after_step(step.update ? step.samples : 0, rates_, computing);
+    std::vector<double> units = rates_;
+    for (double& rate : units) rate = rate < kSmallestRate ? 0 : rate;
+    round_ends = exchange_->after_step(step.update ? step.samples : 0, units, computing);
     changed = exchange_->changed();
   }
   // Whole gradients are the same in an island, and so is what its optimizers do with them: there only the exchange
   // changes a shard by itself.
   if (step.update && gradients_->by_shard()) changed = {{0, shard_.numel()}};
   parameters_->changed(changed, round);
-  side_->after_step(steps_, round_ends, round);
+  side_->after_step({.steps = steps_, .updated = step.update, .round_ends = round_ends, .round = round});
   last_return_ = Clock::now();
 }
 

@@ -52,12 +52,12 @@ std::string describe(const FlatParameters& flat, const TrainedModel& model) {
 }
 
 std::string describe(const Recipe& r) {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}",
                      name(r.strategy), r.local_steps, r.fragments, r.delay.value_or(-1), r.outer_rate, r.momentum,
                      r.nesterov, r.rate_units, r.penalty, r.clip, name(r.clip_mode), name(r.restart), r.mix,
                      r.accumulation_steps, r.bucket_bytes, r.adaptive, r.max_local_steps, r.exchange_share,
                      name(r.wire), r.island_size, r.zero, name(r.compute), r.fixed_fragments, r.momentum_from,
-                     r.adaptive_wire, r.checksum, r.agree_moments, r.eager, kBlockFormat);
+                     r.adaptive_wire, r.checksum, r.agree_moments, r.rate_factor, r.eager, kBlockFormat);
 }
 
 }  // namespace
@@ -65,6 +65,7 @@ std::string describe(const Recipe& r) {
 std::int64_t fingerprint_of(const FlatParameters& flat, const TrainedModel& model, const Recipe& recipe) {
   Recipe of_state = recipe;
   of_state.checksum = false;  // whether what arrives is compared changes no bit of it
+  of_state.rate_factor = 0;   // another rate is no other state
   return fingerprint(describe(flat, model) + describe(of_state) + model.description);
 }
 

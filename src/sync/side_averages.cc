@@ -3,7 +3,10 @@
 #include <ATen/ATen.h>
 #include <co2/error.h>
 
+#include <cmath>
 #include <utility>
+
+#include "sync/visiting.h"
 
 namespace co2 {
 
@@ -28,11 +31,11 @@ SideAverages::SideAverages(const Recipe& recipe, const TrainedModel& model, cons
   if (recipe.agree_moments > 0 && island.across()->size() > 1) {
     sizes.clear();
     for (const TrainedTensor& each : trained) sizes.push_back(each.tensor.numel());
-    // It is range that they need, not digits: what bfloat16 rounds off stays with the worker.
-    const auto wire = at::TensorOptions(at::kBFloat16).device(model.parameters.front().tensor.device());
+    // A sum in bfloat16 would be off by more than what a step changes, with a usual β₂, and v would stay where it is.
+    const auto wire = at::TensorOptions(at::kFloat).device(model.parameters.front().tensor.device());
     of_moments_ = std::make_unique<BackgroundAverage>(
         island.another_across("second moments"),
-        BackgroundAverage::Form{std::move(sizes), wire, recipe.bucket_bytes, /*never_negative=*/true}, trace);
+        BackgroundAverage::Form{std::move(sizes), wire, recipe.bucket_bytes}, trace);
   }
 }
 
@@ -41,31 +44,57 @@ SideAverages::~SideAverages() {
   if (of_moments_) of_moments_->abandon();
 }
 
-std::vector<at::Tensor> SideAverages::second_moments() const {
-  std::vector<at::Tensor> moments = model_.second_moments(trained_);
+std::vector<SecondMoment> SideAverages::second_moments() const {
+  std::vector<SecondMoment> moments = model_.second_moments(trained_);
   bool fits = moments.size() == trained_.size();
   for (std::size_t i = 0; fits && i < moments.size(); ++i) {
-    fits =
-        !moments[i].defined() || (moments[i].is_floating_point() && moments[i].numel() == trained_[i].tensor.numel());
+    const auto& [value, decay] = moments[i];
+    fits = decay >= 0 && decay <= 1 &&
+           (!value.defined() || (value.is_floating_point() && value.numel() == trained_[i].tensor.numel()));
   }
   if (fits) return moments;
   throw OptionError(
       "TrainedModel::second_moments must return a tensor for each of those that are trained, of its size, or an "
-      "undefined one where there is none yet");
+      "undefined one where there is none yet, with a decay from 0 to 1");
+}
+
+namespace {
+std::vector<at::Tensor> values_of(const std::vector<SecondMoment>& moments) {
+  std::vector<at::Tensor> values;
+  for (const SecondMoment& moment : moments) values.push_back(moment.value);
+  return values;
+}
+}  // namespace
+
+// v += β₂ˢ (mean - sent), s steps after it was sent: as if the mean had been there from then on.
+void SideAverages::apply_moments(const std::vector<SecondMoment>& moments) {
+  std::vector<double> kept;
+  for (const SecondMoment& moment : moments) {
+    kept.push_back(std::pow(moment.decay, static_cast<double>(since_moments_)));
+  }
+  of_moments_->apply(values_of(moments), kept);
 }
 
 /// What was sent the last time is due when something is sent again.
-void SideAverages::exchange(BackgroundAverage& average, const std::vector<at::Tensor>& tensors,
-                            std::int64_t round) const {
-  average.apply(tensors);
-  average.launch(tensors, round);
-  if (recipe_.delay == 0) average.apply(tensors);
+void SideAverages::exchange_moments(std::int64_t round) {
+  const std::vector<SecondMoment> moments = second_moments();
+  apply_moments(moments);
+  of_moments_->launch(values_of(moments), round);
+  since_moments_ = 0;
+  if (recipe_.delay == 0) apply_moments(moments);
 }
 
-void SideAverages::after_step(std::int64_t steps, bool round_ends, std::int64_t round) {
-  if (of_buffers_) round_ends ? exchange(*of_buffers_, buffers_, round) : of_buffers_->check();
+void SideAverages::exchange_buffers(std::int64_t round) {
+  of_buffers_->apply(buffers_);
+  of_buffers_->launch(buffers_, round);
+  if (recipe_.delay == 0) of_buffers_->apply(buffers_);
+}
+
+void SideAverages::after_step(const Step& step) {
+  if (of_buffers_) step.round_ends ? exchange_buffers(step.round) : of_buffers_->check();
   if (of_moments_) {
-    steps % recipe_.agree_moments == 0 ? exchange(*of_moments_, second_moments(), round) : of_moments_->check();
+    if (step.updated) ++since_moments_;
+    step.steps % recipe_.agree_moments == 0 ? exchange_moments(step.round) : of_moments_->check();
   }
 }
 
@@ -75,7 +104,7 @@ void SideAverages::finish(std::int64_t round) {
     of_buffers_->launch(buffers_, round);
     of_buffers_->apply(buffers_);
   }
-  if (of_moments_) of_moments_->apply(second_moments());
+  if (of_moments_) apply_moments(second_moments());
 }
 
 void SideAverages::settle() {
@@ -85,7 +114,10 @@ void SideAverages::settle() {
 
 void SideAverages::visit(Walk& walk) {
   if (of_buffers_) of_buffers_->visit(walk, "buffer_average");
-  if (of_moments_) of_moments_->visit(walk, "second_moments");
+  if (of_moments_) {
+    visit_counter(walk.visitor(), "second_moments/since", since_moments_);
+    of_moments_->visit(walk, "second_moments");
+  }
 }
 
 std::int64_t SideAverages::bytes() const {

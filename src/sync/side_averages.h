@@ -27,8 +27,14 @@ class SideAverages {
   SideAverages(const SideAverages&) = delete;
   SideAverages& operator=(const SideAverages&) = delete;
 
+  struct Step {
+    std::int64_t steps = 0;   ///< how many there were, with this one
+    bool updated = false;     ///< it was made, and not skipped
+    bool round_ends = false;  ///< with it
+    std::int64_t round = 0;
+  };
   /// After each step; throws CommError if something that is under way has failed.
-  void after_step(std::int64_t steps, bool round_ends, std::int64_t round);
+  void after_step(const Step& step);
   /// Applies what is in flight, and averages the buffers once more, blocking.
   void finish(std::int64_t round);
   void settle();
@@ -36,8 +42,10 @@ class SideAverages {
   std::int64_t bytes() const;
 
  private:
-  std::vector<at::Tensor> second_moments() const;
-  void exchange(BackgroundAverage& average, const std::vector<at::Tensor>& tensors, std::int64_t round) const;
+  std::vector<SecondMoment> second_moments() const;
+  void exchange_buffers(std::int64_t round);
+  void exchange_moments(std::int64_t round);
+  void apply_moments(const std::vector<SecondMoment>& moments);
 
   const Recipe& recipe_;
   const TrainedModel& model_;
@@ -45,6 +53,7 @@ class SideAverages {
   std::vector<at::Tensor> buffers_;
   std::unique_ptr<BackgroundAverage> of_buffers_;  // null: there is nobody, or nothing, to average
   std::unique_ptr<BackgroundAverage> of_moments_;
+  std::int64_t since_moments_ = 0;  // steps since they were sent, in each of which they have faded
 };
 
 }  // namespace co2

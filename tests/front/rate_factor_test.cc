@@ -25,6 +25,20 @@ constexpr double kRate = 0.01;
 
 torch::optim::AdamWOptions adamw() { return torch::optim::AdamWOptions(kRate).betas({0.9, 0.95}).weight_decay(0); }
 
+/// Remembers the rate that its step was made with, and may change it itself, as schedules inside of optimizers do.
+class WatchedAdamW : public torch::optim::AdamW {
+ public:
+  using AdamW::AdamW;
+  at::Tensor step(LossClosure closure = nullptr) override {
+    torch::optim::OptimizerOptions& options = param_groups()[0].options();
+    during = options.get_lr();
+    at::Tensor loss = AdamW::step(std::move(closure));
+    if (fade != 1) options.set_lr(fade * during);
+    return loss;
+  }
+  double during = 0, fade = 1;
+};
+
 /// Gradients that are all noise, or the same on all workers.
 void step(Synchronizer& sync, Toy& toy, bool noisy, int rank, int number) {
   auto random = at::detail::createCPUGenerator(static_cast<std::uint64_t>(1000 * number + (noisy ? 1 + rank : 0)));
@@ -36,16 +50,16 @@ TEST(RateFactor, GivesShortRoundsTheStepThatDdpWouldMake) {
   for (const bool noisy : {true, false}) {
     run_workers(4, [&](const Cluster& cluster) {
       Toy toy({700, 300});
-      torch::optim::AdamW optimizer(toy.parameters(), adamw());
+      WatchedAdamW optimizer(toy.parameters(), adamw());
       Synchronizer sync(cluster, toy, optimizer, {.local_steps = 1});
-      EXPECT_EQ(sync.rate_factor(), 1);  // nothing is known yet
-      double during = 0;
-      sync.before_inner_step([&] { during = optimizer.param_groups()[0].options().get_lr(); });
+      double factor = sync.rate_factor();
+      EXPECT_EQ(factor, 1);  // nothing is known yet
+      sync.before_inner_step([&] { EXPECT_EQ(optimizer.param_groups()[0].options().get_lr(), kRate); });
       for (int number = 0; number < 80; ++number) {
-        const double factor = sync.rate_factor();
         step(sync, toy, noisy, cluster.rank(), number);
-        EXPECT_DOUBLE_EQ(during, factor * kRate);
-        EXPECT_EQ(optimizer.param_groups()[0].options().get_lr(), kRate);  // and the user's own again
+        EXPECT_EQ(optimizer.during, number == 0 ? kRate : factor * kRate);
+        factor = sync.rate_factor();
+        EXPECT_EQ(optimizer.param_groups()[0].options().get_lr(), kRate);  // the user's own again
       }
       EXPECT_NEAR(sync.rate_factor(), noisy ? 2 : 1, 0.1);
       sync.finish();
@@ -108,7 +122,39 @@ TEST(RateFactor, ARateThatAHookSetsStays) {
     toy.set_gradients(1);
     sync.step();
     EXPECT_EQ(optimizer.param_groups()[0].options().get_lr(), 0.125);
+    EXPECT_TRUE(toy.parameter[0].detach().equal(at::full({5}, -0.25)));  // twice that rate
   });
+}
+
+/// Whoever multiplies the rate in each step, in a hook or in the optimizer, must not multiply the factor into it.
+TEST(RateFactor, DoesNotCompound) {
+  for (const bool in_hook : {true, false}) {
+    run_workers(4, [&](const Cluster& cluster) {
+      Toy toy({700, 300});
+      WatchedAdamW optimizer(toy.parameters(), adamw());
+      Synchronizer sync(cluster, toy, optimizer, {.local_steps = 1});
+      torch::optim::OptimizerOptions& options = optimizer.param_groups()[0].options();
+      if (in_hook) {
+        sync.before_inner_step([&] { options.set_lr(0.99 * options.get_lr()); });
+      } else {
+        optimizer.fade = 0.99;
+      }
+      for (int number = 0; number < 60; ++number) step(sync, toy, /*noisy=*/true, cluster.rank(), number);
+      EXPECT_GT(sync.rate_factor(), 1.5);
+      EXPECT_NEAR(options.get_lr(), kRate * std::pow(0.99, 60), 1e-9);
+    });
+  }
+}
+
+TEST(RateFactor, MustBeTheSameOnAllWorkers) {
+  for (const double other : {0.0, 2.0}) {
+    run_workers(2, [&](const Cluster& cluster) {
+      Toy toy({5});
+      torch::optim::AdamW optimizer(toy.parameters(), adamw());
+      const Options options{.local_steps = 1, .rate_factor = cluster.rank() == 0 ? 1 : other};
+      EXPECT_THROW(Synchronizer(cluster, toy, optimizer, options), ClusterError);
+    });
+  }
 }
 
 TEST(RateFactor, WhatItKnowsIsPartOfTheState) {

@@ -256,6 +256,25 @@ TEST(Rates, MustBeNumbers) {
   }
 }
 
+// Momentum is kept in units of the rate, in float32: one that has become next to nothing must not end the run.
+TEST(Rates, MayBecomeNextToNothing) {
+  for (const Strategy strategy : {Strategy::kCo2, Strategy::kCo2Paper, Strategy::kSlowMo}) {
+    run_workers(2, [&](const Cluster& cluster) {
+      Toy toy({40});
+      auto optimizer = plain_sgd(toy, 1);
+      Synchronizer sync(cluster, toy, optimizer, {.strategy = strategy, .local_steps = 4, .momentum = 0.3});
+      for (int t = 0; t < 120; ++t) {
+        set_rate(optimizer, std::pow(0.4, t));  // 1e-47 in the end
+        toy.set_gradients(1);
+        sync.step();
+      }
+      sync.finish();
+      EXPECT_TRUE(toy.parameter[0].isfinite().all().item<bool>());
+      EXPECT_LT(toy.parameter[0].max().item<double>(), -1.6);  // of 1.667, before momentum adds to it
+    });
+  }
+}
+
 TEST(Consensus, ThatDiffersIsAnErrorOnAllWorkers) {
   std::atomic<int> noticed{0};
   run_workers(3, [&](const Cluster& cluster) {
