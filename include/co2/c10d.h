@@ -12,8 +12,10 @@
 
 namespace co2 {
 
-/// Collectives over a group of yours.
-std::shared_ptr<Communicator> communicator_over(c10::intrusive_ptr<c10d::ProcessGroup> group);
+/// Collectives over a group of yours. If it has only some of the cluster's workers, `ranks` tells which, in the order
+/// of the group: errors then name workers as the cluster does.
+std::shared_ptr<Communicator> communicator_over(c10::intrusive_ptr<c10d::ProcessGroup> group,
+                                                std::vector<int> ranks = {});
 
 /// Makes one more group, of the given ranks, with connections of its own. All workers ask for the same names in the
 /// same order, those that name the same ranks meet; only these call it.

@@ -53,6 +53,9 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// What one of its ranks is called in the cluster, for whoever reads an error: a group of some of the workers counts
+  /// them anew, and its rank 1 may be worker 3. As it stands: a group of all workers, in their order.
+  virtual int rank_in_cluster(int rank) const { return rank; }
   virtual std::string backend() const = 0;
   /// Whether its collectives take tensors that are on this kind of device.
   virtual bool carries(c10::DeviceType device) const = 0;

@@ -43,7 +43,7 @@ class CommError : public Error {
  public:
   struct Where {
     std::string operation;    ///< "all-reduce", "broadcast", ...
-    int rank = -1;            ///< the rank that noticed
+    int rank = -1;            ///< the rank that noticed, of the cluster's; -1 if nobody told it
     std::int64_t round = -1;  ///< the round of the exchange, -1 outside of rounds
     std::string peer;         ///< the peer's address if the backend told it, otherwise empty
   };

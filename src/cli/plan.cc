@@ -41,10 +41,10 @@ Examples:
   co2 plan memory --help                     more)";
 
 /// The options of a training run that decide what is held.
-constexpr std::array<std::string_view, 17> kOptions = {
-    "task",         "model", "workers",         "strategy",  "local-steps", "fragments",   "delay",
-    "restart",      "wire",  "compute",         "optimizer", "beta1",       "island-size", "accumulation-steps",
-    "bucket-bytes", "zero",  "checkpoint-every"};
+constexpr std::array<std::string_view, 18> kOptions = {
+    "task",         "model", "workers",          "strategy",     "local-steps", "fragments",   "delay",
+    "restart",      "wire",  "compute",          "optimizer",    "beta1",       "island-size", "accumulation-steps",
+    "bucket-bytes", "zero",  "checkpoint-every", "agree-moments"};
 
 struct PlanFlags {
   std::vector<Setting> settings;

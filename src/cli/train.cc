@@ -99,23 +99,51 @@ nlohmann::ordered_json options_before(const std::vector<Setting>& of_run) {
   return to_json(config);
 }
 
-/// What a checkpoint is of can't become another: says which options, before anything starts. Without a checkpoint the
-/// run begins anew, with whatever options.
-void refuse_another_state(const std::filesystem::path& run, const std::string& task,
-                          const nlohmann::ordered_json& before, const nlohmann::ordered_json& now) {
+/// "--wire "int8" (was "auto")" for each of the options that were given which make of a run another one.
+std::string another_state(const std::vector<Setting>& of_run, const std::vector<Setting>& given_now) {
+  const auto before = options_before(of_run);
+  const auto task = before.at("task").get<std::string>();
   std::string text;
   for (const TrainOption& option : train_options(task)) {
-    const std::string key = option.key();
     if (!option.shapes_state && !option.shapes_model) continue;
-    if (!before.contains(key) || before[key] == now[key]) continue;
-    text +=
-        fmt::format("{}--{} {} (was {})", text.empty() ? "" : ", ", option.flag, now[key].dump(), before[key].dump());
+    const auto setting = std::find_if(given_now.rbegin(), given_now.rend(),
+                                      [&](const Setting& each) { return each.name == option.flag; });
+    if (setting == given_now.rend()) continue;
+    train::TrainConfig config = train::defaults_of(task);
+    apply(config, *setting);
+    const nlohmann::json was = before.at(option.key());
+    const nlohmann::json now = option.get(config);
+    if (now == was) continue;
+    text += fmt::format("{}{} {} (was {})", text.empty() ? "" : ", ", setting->shown_as, now.dump(), was.dump());
+    if (config.task != task) break;  // whose options are others
   }
-  if (text.empty() || !train::has_checkpoints(run)) return;
-  throw OptionError(fmt::format(
-      "--resume can't go on with {}: the checkpoints in {} are of a run with the old value. Leave it out, or "
-      "begin a new run with the old one's weights (--init-from {})",
-      text, run.string(), (run / "model").string()));
+  return text;
+}
+
+/// What a checkpoint is of can't become another, nor can a run that is complete. Before the options that were given
+/// meet those of the run, which may contradict them, although nobody has asked for these. Without a checkpoint the run
+/// begins anew, with whatever options.
+void refuse_another_state(const std::filesystem::path& run, const std::vector<Setting>& of_run,
+                          const std::vector<Setting>& given_now) {
+  const std::string text = another_state(of_run, given_now);
+  if (text.empty()) return;
+  const bool saved = train::has_checkpoints(run);
+  if (!saved && !train::has_results(run)) return;
+  throw OptionError(
+      fmt::format("--resume can't go on with {}: the {} in {} are of a run with the old value. Leave it out, or "
+                  "begin a new run with the old one's weights (--init-from {})",
+                  text, saved ? "checkpoints" : "results", run.string(), (run / "model").string()));
+}
+
+/// A contradiction may be with something that the user did not give.
+void check_together(const train::TrainConfig& config, const std::optional<std::string>& resumed) {
+  try {
+    check(config);
+  } catch (const OptionError& error) {
+    if (!resumed) throw;
+    const auto source = std::filesystem::path(*resumed) / train::kConfigFile;
+    throw OptionError(fmt::format("{} (what was not given is from {})", error.what(), source.string()));
+  }
 }
 
 /// What has changed since the run was started, or went on the last time.
@@ -135,13 +163,14 @@ int run_train(const TrainFlags& flags) {
   std::vector<Setting> settings;
   if (flags.config_file == "") throw OptionError("--config is empty: name a TOML or JSON file");
   const std::vector<Setting> of_run = flags.resume ? settings_of_run(flags) : std::vector<Setting>();
+  if (flags.resume) refuse_another_state(*flags.resume, of_run, flags.settings);
   if (flags.resume) settings = of_run;
   if (flags.config_file) settings = read_config_file(*flags.config_file);
   settings.insert(settings.end(), flags.settings.begin(), flags.settings.end());
   apply_all(config, settings);
   config.resume = flags.resume || flags.worker_resume;
   if (flags.resume) config.out = *flags.resume;
-  check(config);
+  check_together(config, flags.resume);
   config = train::with_rate(config);
   train::task_type(config.task).check_data(config);
   const std::optional<Placement> placement = settle_workers(config, given(settings, "workers"));
@@ -164,7 +193,6 @@ int run_train(const TrainFlags& flags) {
   }
   if (flags.resume) {
     const auto before = options_before(of_run);
-    refuse_another_state(config.out, config.task, before, complete);
     if (!placement || placement->rendezvous.rank == 0) processes::show(stderr, changes_text(before, complete));
   }
   if (!placement && config.workers > 1 && !config.virtual_workers) {

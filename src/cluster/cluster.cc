@@ -35,7 +35,7 @@ class InProcessHub {
     auto [place, added] = groups_.try_emplace({name, ranks, asked_[{name, ranks, rank}]++});
     Entry& entry = place->second;
     if (added) {
-      entry = {std::make_shared<InProcessGroup>(size, timeout_, before_collective_), {}};
+      entry = {std::make_shared<InProcessGroup>(ranks, timeout_, before_collective_), {}};
       for (int i = 0; i < size; ++i) {
         if (gone_[static_cast<std::size_t>(ranks[static_cast<std::size_t>(i)])]) entry.group->leave(i);
       }

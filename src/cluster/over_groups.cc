@@ -61,7 +61,7 @@ Cluster cluster_over(c10::intrusive_ptr<c10d::ProcessGroup> group, MakeProcessGr
           throw ClusterError(
               fmt::format("the function that makes groups has made none of {} workers for '{}'", ranks.size(), name));
         }
-        auto communicator = communicator_over(std::move(made));
+        auto communicator = communicator_over(std::move(made), ranks);
         if (what == Carries::kNumbers && !communicator->carries(c10::DeviceType::CPU)) {
           throw ClusterError(
               fmt::format("the group for '{}' ({}) can't carry numbers in host memory: make it of a CPU "

@@ -46,6 +46,7 @@ class C10dWork final : public Work {
  public:
   using Parts = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
+  /// `rank`: in the cluster.
   C10dWork(std::string operation, int rank, Parts parts, std::function<void()> at_last)
       : operation_(std::move(operation)),
         rank_(rank),
@@ -106,10 +107,15 @@ c10d::ReduceOp to_c10d(ReduceOp op) { return op == ReduceOp::kSum ? c10d::Reduce
 
 class C10dCommunicator final : public Communicator {
  public:
-  explicit C10dCommunicator(c10::intrusive_ptr<c10d::ProcessGroup> group) : group_(std::move(group)) {}
+  /// `ranks`: of its workers in the cluster; empty: all of them, in their order.
+  C10dCommunicator(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks)
+      : group_(std::move(group)), ranks_(std::move(ranks)) {}
 
   int rank() const override { return group_->getRank(); }
   int size() const override { return group_->getSize(); }
+  int rank_in_cluster(int rank) const override {
+    return ranks_.empty() ? rank : ranks_.at(static_cast<std::size_t>(rank));
+  }
   std::string backend() const override { return "c10d/" + group_->getBackendName(); }
   bool carries(c10::DeviceType device) const override {
     const auto devices = group_->getDeviceTypes();
@@ -179,10 +185,10 @@ class C10dCommunicator final : public Communicator {
   template <typename Start>
   WorkPtr start(const char* operation, const Start& begin, std::function<void()> at_last = nullptr) {
     try {
-      return std::make_shared<C10dWork>(operation, rank(), begin(), std::move(at_last));
+      return std::make_shared<C10dWork>(operation, rank_in_cluster(rank()), begin(), std::move(at_last));
     } catch (const std::exception& error) {
       const std::string message = first_lines(error);
-      throw CommError({operation, rank(), -1, peer_in(message)}, message);
+      throw CommError({operation, rank_in_cluster(rank()), -1, peer_in(message)}, message);
     }
   }
 
@@ -214,15 +220,20 @@ class C10dCommunicator final : public Communicator {
   }
 
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  const std::vector<int> ranks_;
   const std::shared_ptr<Scratch> scratch_ = std::make_shared<Scratch>();
   const bool by_gloo_ = group_->getBackendName() == "gloo";
 };
 
 }  // namespace
 
-std::shared_ptr<Communicator> communicator_over(c10::intrusive_ptr<c10d::ProcessGroup> group) {
+std::shared_ptr<Communicator> communicator_over(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks) {
   if (!group) throw OptionError("there is no process group: make one first");
-  return std::make_shared<C10dCommunicator>(std::move(group));
+  if (!ranks.empty() && static_cast<int>(ranks.size()) != group->getSize()) {
+    throw OptionError(fmt::format("ranks = {} is not allowed for a group of {} workers: name each of them once",
+                                  fmt::join(ranks, ","), group->getSize()));
+  }
+  return std::make_shared<C10dCommunicator>(std::move(group), std::move(ranks));
 }
 
 struct C10dGroups::Impl {
@@ -328,7 +339,7 @@ std::shared_ptr<Communicator> C10dGroups::make(const std::string& name, const st
     auto group = c10::make_intrusive<c10d::ProcessGroup>(store, place, size);
     group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, gloo);
     group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
-    return std::make_shared<C10dCommunicator>(std::move(group));
+    return std::make_shared<C10dCommunicator>(std::move(group), ranks);
   } catch (const std::exception& error) {
     throw ClusterError(fmt::format(
         "rank {} can't connect to the other workers through {}: {}. Name the network interface that leads to them "

@@ -16,8 +16,8 @@ class Store;
 
 namespace co2 {
 
-/// Collectives over a group that somebody has made.
-std::shared_ptr<Communicator> communicator_over(c10::intrusive_ptr<c10d::ProcessGroup> group);
+/// Collectives over a group that somebody has made; `ranks`: of its workers in the cluster, empty if these are all.
+std::shared_ptr<Communicator> communicator_over(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks);
 
 /// Where and how the workers of a job find each other.
 struct Rendezvous {

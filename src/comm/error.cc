@@ -5,7 +5,8 @@ namespace co2 {
 
 namespace {
 std::string describe(const CommError::Where& where, const std::string& cause) {
-  std::string text = fmt::format("{} failed on rank {}", where.operation, where.rank);
+  std::string text = fmt::format("{} failed", where.operation);
+  if (where.rank >= 0) text += fmt::format(" on rank {}", where.rank);
   if (where.round >= 0) text += fmt::format(" in round {}", where.round);
   if (!where.peer.empty()) text += fmt::format(", peer {}", where.peer);
   return fmt::format(

@@ -50,6 +50,7 @@ struct Request {
 
 class PendingWork final : public Work {
  public:
+  /// `rank`: in the cluster.
   PendingWork(std::string operation, int rank, std::chrono::milliseconds timeout)
       : operation_(std::move(operation)), rank_(rank), timeout_(timeout) {}
 
@@ -182,10 +183,11 @@ void carry_out(const std::vector<Request>& requests) {
 /// joined_[r] of them. Once failure_ is set, every collective fails with it.
 class InProcessGroup::Engine {
  public:
-  Engine(int size, std::chrono::milliseconds timeout, std::function<void()> before_collective)
+  Engine(std::vector<int> ranks, std::chrono::milliseconds timeout, std::function<void()> before_collective)
       : timeout_(timeout),
         before_collective_(std::move(before_collective)),
-        size_(static_cast<std::size_t>(size)),
+        ranks_(std::move(ranks)),
+        size_(ranks_.size()),
         joined_(size_, 0),
         gone_(size_, false),
         thread_([this] { run(); }) {}
@@ -200,7 +202,7 @@ class InProcessGroup::Engine {
   }
 
   WorkPtr start(int rank, Request request) {
-    auto work = std::make_shared<PendingWork>(std::string(name(request.operation)), rank, timeout_);
+    auto work = std::make_shared<PendingWork>(std::string(name(request.operation)), rank_in_cluster(rank), timeout_);
     const std::lock_guard lock(mutex_);
     if (!failure_.empty()) {
       work->complete(failure_);
@@ -225,6 +227,7 @@ class InProcessGroup::Engine {
   }
 
   int size() const { return static_cast<int>(size_); }
+  int rank_in_cluster(int rank) const { return ranks_.at(static_cast<std::size_t>(rank)); }
 
  private:
   struct Call {
@@ -248,7 +251,7 @@ class InProcessGroup::Engine {
         lock.lock();
         if (!failure.empty()) fail(failure);
       } else if (const int missing = missing_rank(); missing >= 0) {
-        fail(fmt::format("rank {} has left the group", missing));
+        fail(fmt::format("rank {} has left the group", rank_in_cluster(missing)));
       } else if (stopping_) {
         return;
       }
@@ -292,6 +295,7 @@ class InProcessGroup::Engine {
 
   const std::chrono::milliseconds timeout_;
   const std::function<void()> before_collective_;
+  const std::vector<int> ranks_;  // in the cluster
   const std::size_t size_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -313,6 +317,7 @@ class InProcessCommunicator final : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return engine_->size(); }
+  int rank_in_cluster(int rank) const override { return engine_->rank_in_cluster(rank); }
   std::string backend() const override { return "in-process"; }
   bool carries(c10::DeviceType) const override { return true; }  // operators add up, wherever tensors are
 
@@ -356,8 +361,9 @@ class InProcessCommunicator final : public Communicator {
 
 }  // namespace
 
-InProcessGroup::InProcessGroup(int size, std::chrono::milliseconds timeout, std::function<void()> before_collective)
-    : engine_(std::make_shared<Engine>(size, timeout, std::move(before_collective))) {}
+InProcessGroup::InProcessGroup(std::vector<int> ranks, std::chrono::milliseconds timeout,
+                               std::function<void()> before_collective)
+    : engine_(std::make_shared<Engine>(std::move(ranks), timeout, std::move(before_collective))) {}
 
 std::shared_ptr<Communicator> InProcessGroup::join(int rank) {
   return std::make_shared<InProcessCommunicator>(engine_, rank);

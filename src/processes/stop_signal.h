@@ -4,8 +4,9 @@
 
 namespace co2::processes {
 
-/// Turns the first SIGINT, SIGTERM, SIGHUP or SIGQUIT into a flag that a training loop looks at, so that it can end
-/// cleanly; the second one ends the process at once, unless it is SIGHUP: a terminal that goes away may send several.
+/// Turns the first SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 or SIGUSR2 into a flag that a training loop looks at, so
+/// that it can end cleanly; the second one ends the process at once, unless it is SIGHUP: a terminal that goes away may
+/// send several.
 /// Signals that were ignored before (nohup) stay ignored.
 /// One at a time; the former handlers come back at the end of its life.
 class StopSignal {

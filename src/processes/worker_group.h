@@ -27,10 +27,10 @@ struct WorkerGroupOptions {
 /// Result: 0 if all returned 0, otherwise the exit code of the first that failed (128 + signal if it was killed by
 /// one). When one fails, the others get SIGTERM, and SIGKILL after the grace period.
 ///
-/// SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to the workers, which may take their time to save and end. A
-/// second one kills them at once, and gives up on output that nobody reads; only SIGHUP counts once, as a terminal that
-/// goes away may send several. Workers have process groups of their own, so Ctrl-C reaches them exactly once,
-/// through us. They are killed if this process dies. Standard input goes to rank 0, unless it is a terminal.
+/// SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are passed on to the workers, which may take their time to
+/// save and end. A second one kills them at once, and gives up on output that nobody reads; only SIGHUP counts once, as
+/// a terminal that goes away may send several. Workers have process groups of their own, so Ctrl-C reaches them exactly
+/// once, through us. They are killed if this process dies. Standard input goes to rank 0, unless it is a terminal.
 ///
 /// Throws ClusterError if the port is in use or processes can't be started, Error with code 127 if there is no such
 /// program, 126 if it can't be executed.

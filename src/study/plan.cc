@@ -2,6 +2,7 @@
 
 #include <co2/error.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +10,9 @@
 
 #include "base/closest_name.h"
 #include "study/combinations.h"
+#include "study/result.h"
 #include "train/sha256.h"
+#include "train/task_type.h"
 
 namespace co2::study {
 
@@ -36,6 +39,7 @@ class Planner {
       for (const Combination& place : combinations(spec.grid)) add(spec, place);
     }
     check_labels();
+    check_metric();
     for (std::size_t row = 0; row < plan_.rows.size(); ++row) plan_.rows[row].reference = reference_of(row);
     return std::move(plan_);
   }
@@ -142,8 +146,20 @@ class Planner {
     }
     for (const std::string& label : file_.drawn) {
       if (labels.contains(label)) continue;
-      throw OptionError(fmt::format("'drawn' in {} has '{}', which is no row{} 'co2 study plan' lists them",
-                                    file_.path.string(), label, did_you_mean(label, all)));
+      throw OptionError(fmt::format("'drawn' in {} has '{}', which is no row{} There are: {}", file_.path.string(),
+                                    label, did_you_mean(label, all), fmt::join(all, ", ")));
+    }
+  }
+
+  /// Or hours would pass before the first report finds out.
+  void check_metric() const {
+    for (const Row& row : plan_.rows) {
+      const auto task = row.config().at("task").get<std::string>();
+      const std::vector<std::string> known = metric_names(train::task_type(task).words);
+      if (std::ranges::find(known, file_.metric) != known.end()) continue;
+      throw OptionError(fmt::format(
+          "metric = '{}' in {} is no metric of the task {}, which row '{}' trains{} It has: {}", file_.metric,
+          file_.path.string(), task, row.label, did_you_mean(file_.metric, known), fmt::join(known, ", ")));
     }
   }
 
@@ -153,8 +169,10 @@ class Planner {
     if (row.name == file_.reference) return index;
     const auto spec = std::ranges::find(file_.rows, file_.reference, &RowSpec::name);
     if (spec == file_.rows.end()) {
-      throw OptionError(fmt::format("reference = '{}' in {} is no row{}", file_.reference, file_.path.string(),
-                                    did_you_mean(file_.reference, names_of(file_.rows, &RowSpec::name))));
+      const auto names = names_of(file_.rows, &RowSpec::name);
+      throw OptionError(fmt::format("reference = '{}' in {} is no row{} There are: {}", file_.reference,
+                                    file_.path.string(), did_you_mean(file_.reference, names),
+                                    fmt::join(std::set<std::string>(names.begin(), names.end()), ", ")));
     }
     for (std::size_t other = 0; other < plan_.rows.size(); ++other) {
       const Row& candidate = plan_.rows[other];

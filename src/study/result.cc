@@ -107,6 +107,12 @@ Result result_from_json(const ordered_json& json) {
   return result;
 }
 
+std::vector<std::string> metric_names(const train::TaskWords& words) {
+  std::vector<std::string> names = {kValidation, kTraining};
+  names.insert(names.end(), words.metrics.begin(), words.metrics.end());
+  return names;
+}
+
 Result read_result(const std::filesystem::path& folder, const train::TaskWords& words) {
   const lab::Figures figures = lab::read_figures(folder, words);
   const auto summary = ordered_json::parse(read_file(folder / train::kSummaryFile));

@@ -55,6 +55,9 @@ nlohmann::ordered_json to_json(const Result& result);
 /// Throws nlohmann::json::exception if something is missing or of another kind.
 Result result_from_json(const nlohmann::ordered_json& json);
 
+/// What a run of such a task is measured by: the names in Result::metrics.
+std::vector<std::string> metric_names(const train::TaskWords& words);
+
 /// The figures that a run left in its folder. Throws DataError if they are not all there.
 Result read_result(const std::filesystem::path& folder, const train::TaskWords& words);
 

@@ -32,8 +32,9 @@ static_assert(sizeof(PartHeader) == BlockLayout::kHeaderBytes);
 /// blocks are: in host memory they are read and written in place.
 class Parts {
  public:
-  Parts(std::shared_ptr<const BlockLayout> layout, std::int64_t round, bool checksum)
-      : layout_(std::move(layout)), round_(round), checksum_(checksum) {}
+  Parts(std::shared_ptr<const BlockLayout> layout, std::shared_ptr<const Communicator> workers, std::int64_t round,
+        bool checksum)
+      : layout_(std::move(layout)), workers_(std::move(workers)), round_(round), checksum_(checksum) {}
 
   void seal(const at::Tensor& part, double weight) const {
     PartHeader header = expected();
@@ -43,14 +44,19 @@ class Parts {
     part.narrow(0, 0, BlockLayout::kHeaderBytes).copy_(bytes);
   }
 
-  /// The weight of a part that a worker has sent. Throws CommError.
-  double open(const at::Tensor& part, int from, int rank) const {
+  /// On this worker.
+  CommError failure(const std::string& why, const std::string& peer = "") const {
+    return {{"exchange of blocks", workers_->rank_in_cluster(workers_->rank()), round_, peer}, why};
+  }
+
+  /// The weight of a part that rank `from` has sent. Throws CommError.
+  double open(const at::Tensor& part, int from) const {
     PartHeader header;
     const at::Tensor bytes = at::from_blob(&header, {BlockLayout::kHeaderBytes}, at::kByte);
     bytes.copy_(part.narrow(0, 0, BlockLayout::kHeaderBytes));
     const PartHeader own = expected();
     const auto refuse = [&](const std::string& why) {
-      throw CommError({"exchange of blocks", rank, round_, fmt::format("rank {}", from)}, why);
+      throw failure(why, fmt::format("rank {}", workers_->rank_in_cluster(from)));
     };
     if (header.version != own.version || header.wire != own.wire || header.round != own.round) {
       refuse(
@@ -80,6 +86,7 @@ class Parts {
   }
 
   std::shared_ptr<const BlockLayout> layout_;
+  std::shared_ptr<const Communicator> workers_;  // whose parts they are
   std::int64_t round_;
   bool checksum_;
 };
@@ -142,7 +149,7 @@ WireFormat::Sent BlockWire::start(Message& message, const std::vector<Progress>&
       });
   const double weight = sent.left_out ? 0 : send.weight;
   message.weight = weight > 0 ? weight : 1;
-  const Parts parts(layout, send.round, checksum_);
+  const Parts parts(layout, to_owners_, send.round, checksum_);
   for (int r = 0; r < workers; ++r) parts.seal(part_of(payload, *layout, r), weight);
 
   const int rank = to_owners_->rank();
@@ -152,7 +159,7 @@ WireFormat::Sent BlockWire::start(Message& message, const std::vector<Progress>&
     std::vector<at::Tensor> of_workers;
     for (int r = 0; r < workers; ++r) {
       of_workers.push_back(part_of(received, *layout, r));
-      total += parts.open(of_workers.back(), r, rank);
+      total += parts.open(of_workers.back(), r);
     }
     std::int64_t overflows = 0;
     for (const BlockLayout::Piece& piece : layout->of_part(rank)) {
@@ -161,10 +168,7 @@ WireFormat::Sent BlockWire::start(Message& message, const std::vector<Progress>&
       const at::Tensor rest = rest_.narrow(0, send.where + piece.range.begin, piece.range.size());
       overflows += outer::add_up(blocks, send.wire, total, rest, added_up.narrow(0, piece.begin, piece.bytes));
     }
-    if (overflows > 0) {
-      throw CommError({"exchange of blocks", rank, send.round, ""},
-                      "the workers' progress is too large to be added up");
-    }
+    if (overflows > 0) throw parts.failure("the workers' progress is too large to be added up");
     parts.seal(added_up, total);
     // The same to everybody, and all at once: Gloo's broadcasts of one part after the other leave links idle. What was
     // received has been added up by now: its memory is free.
@@ -172,7 +176,7 @@ WireFormat::Sent BlockWire::start(Message& message, const std::vector<Progress>&
     return to_all_->all_to_all(sums, received);
   };
   const auto check = [=] {
-    for (int r = 0; r < workers; ++r) parts.open(part_of(sums, *layout, r), r, rank);
+    for (int r = 0; r < workers; ++r) parts.open(part_of(sums, *layout, r), r);
   };
   message.works = {stages_.start({[=, this] { return to_owners_->all_to_all(received, payload); }, add_up}, check)};
   return sent;

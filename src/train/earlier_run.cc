@@ -79,6 +79,8 @@ bool is_complete(const std::filesystem::path& folder, std::int64_t steps) {
 
 bool has_checkpoints(const std::filesystem::path& folder) { return newest_saved(folder).has_value(); }
 
+bool has_results(const std::filesystem::path& folder) { return results_in(folder).has_value(); }
+
 std::string complete_text(const std::filesystem::path& folder, std::int64_t steps) {
   return fmt::format(
       "the run in {} is complete: it has taken all its {} steps. Nothing was changed; for more give it a "

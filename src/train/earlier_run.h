@@ -19,4 +19,7 @@ std::string complete_text(const std::filesystem::path& folder, std::int64_t step
 /// Whether there is something to go on from, good or not. Throws DataError.
 bool has_checkpoints(const std::filesystem::path& folder);
 
+/// Whether it has ended, or was stopped, and has written a summary. Throws DataError.
+bool has_results(const std::filesystem::path& folder);
+
 }  // namespace co2::train

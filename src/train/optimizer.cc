@@ -35,6 +35,8 @@ const std::vector<std::string>& optimizer_names() {
   return names;
 }
 
+bool has_second_moments(const std::string& optimizer) { return optimizer != "sgd"; }
+
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const TrainConfig& config, torch::nn::Module& model) {
   std::vector<at::Tensor> matrices, vectors;
   for (const auto& parameter : model.parameters()) {

@@ -57,6 +57,12 @@ void validate(const TrainConfig& config) {
   parse_every("checkpoint_every", config.checkpoint_every);
   within("keep", config.keep, 1, Highest::kKeep);
   settled(config);
+  if (config.sync.agree_moments > 0 && !has_second_moments(config.optimizer)) {
+    throw OptionError(
+        fmt::format("agree_moments = {} has no meaning for the optimizer '{}', which has no second moments: use adamw "
+                    "or adam, or leave it out",
+                    config.sync.agree_moments, config.optimizer));
+  }
   const Recipe recipe = resolve(config.sync);
   if (config.virtual_workers && recipe.adaptive) {
     throw OptionError(

@@ -38,6 +38,8 @@ def refused(result, code, *parts):
     (["--workers", "two"], ["--workers expects a whole number", "'two'"]),
     (["--fragments", "5", "--local-steps", "4"], ["fragments = 5", "local_steps (4)"]),
     (["--strategy", "ddp", "--momentum", "0.5"], ["momentum", "'ddp'"]),
+    (["--agree-moments", "4", "--optimizer", "sgd"], ["agree_moments = 4", "'sgd'", "second moments"]),
+    (["--agree-moments", "4", "--optimizer", "sgd", "--print-config"], ["agree_moments = 4", "'sgd'"]),
     (["--port", "65536"], ["--port = 65536", "0 to 65535"]),
     (["--steps", "99999999999999999999999"], ["--steps"]),
     (["--model", "nanno"], ["did you mean 'nano'?"]),

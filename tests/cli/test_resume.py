@@ -85,7 +85,8 @@ def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(tmp_path
     assert resumed == sorted(resumed), "no life of it lost what an earlier one had saved"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1,
+                                    signal.SIGUSR2])
 def test_a_run_that_is_stopped_saves_and_goes_on(tmp_path, whole, number):
     run = tmp_path / "run"
     with Started("train", *TRAINING, "--out", run, "--steps", 40) as started:
@@ -261,6 +262,11 @@ def test_a_folder_with_a_run_in_it_is_left_alone(tmp_path):
      '--local-steps 6 (was 3), --wire "int8" (was "auto"): the checkpoints in run'),
     (["--resume", "run", "--steps", 8, "--context", 16], 2, "--context 16 (was 32)"),
     (["--resume", "run", "--steps", 8, "--optimizer", "sgd"], 2, '--optimizer "sgd" (was "adamw")'),
+    (["--resume", "run", "--steps", 8, "--strategy", "eager-diloco"], 2, '--strategy "eager-diloco" (was "co2"): '),
+    (["--resume", "run", "--steps", 8, "--strategy", "ddp"], 2, '--strategy "ddp" (was "co2"): '),
+    (["--resume", "run", "--steps", 8, "--local-steps", 1], 2, "--local-steps 1 (was 3): "),
+    (["image", "--resume", "run", "--steps", 8], 2, 'task "image" (was "gpt"): '),
+    (["--resume", "run", "--model", "tiny"], 2, '--model "tiny" (was "nano"): '),  # also if nothing is left to do
     (["--resume", "run", "--steps", 3], 2, "has taken 4 already"),
     (["--checkpoint-every", "soon"], 2, "a number of steps"),
     (["--checkpoint-every", "-3"], 2, "a number of steps"),
@@ -303,6 +309,10 @@ def test_a_run_without_a_checkpoint_begins_anew_with_other_options(tmp_path):
     (run / "config.json").write_text(config.stdout)  # as if it had been killed before its first checkpoint
     result = co2("train", "--resume", run, "--local-steps", 2)
     assert result.returncode == 0 and "from the beginning" in result.stderr, result.stderr
+    (run / "summary.json").unlink()
+    shutil.rmtree(run / "checkpoints")
+    result = co2("train", "--resume", run, "--strategy", "eager-diloco")
+    assert result.returncode == 2 and f"what was not given is from {run}/config.json" in result.stderr, result.stderr
 
 
 def contents(run):
@@ -334,6 +344,9 @@ def test_a_finished_run_without_a_checkpoint_is_not_begun_anew(tmp_path):
     before = contents(run)
     result = co2("train", "--resume", run, "--steps", 6)
     assert result.returncode == 4 and "no checkpoint to go on from" in result.stderr, result.stderr
+    assert co2("train", "--resume", run).returncode == 0, "it is complete"
+    result = co2("train", "--resume", run, "--model", "tiny")
+    assert result.returncode == 2 and '--model "tiny" (was "nano"): the results in' in result.stderr, result.stderr
     assert contents(run) == before
 
 

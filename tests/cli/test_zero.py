@@ -62,6 +62,14 @@ def test_bfloat16(tmp_path):
         compare(summary, plan("--zero", stage, "--compute", "bfloat16"))
 
 
+def test_agreed_moments(tmp_path):
+    options = ["--zero", 1, "--optimizer", "adamw", "--agree-moments", 6]
+    planned = plan(*options)
+    compare(train(tmp_path / "run", "--learning-rate", 0.001, *options)[0], planned)
+    without = plan(*options, "--agree-moments", 0)
+    assert planned["memory"]["communication"] > without["memory"]["communication"] + planned["parameters"]
+
+
 def compare(summary, planned):
     """Within 5 %, and what alignment and bookkeeping add to a model as small as this."""
     for category, bytes_planned in planned["memory"].items():

@@ -58,6 +58,25 @@ TEST(Gloo, AWorkerThatDiesIsAnErrorForTheOthers) {
   });
 }
 
+TEST(Gloo, AGroupOfSomeWorkersNamesThemAsTheClusterDoes) {
+  run_processes(4, [](int rank) {
+    const Cluster cluster = Cluster::from_environment();
+    auto group = cluster.communicator("across", {rank % 2 == 0 ? 0 : 1, rank % 2 == 0 ? 2 : 3});
+    CO2_EXPECT(group->rank_in_cluster(group->rank()) == rank);
+    CO2_EXPECT(group->rank_in_cluster(1 - group->rank()) == (rank + 2) % 4);
+    cluster.communicator("all")->barrier()->wait();
+    if (rank == 1) _exit(0);
+    if (rank != 3) return;
+    try {
+      for (int i = 0; i < 10; ++i) group->all_reduce(at::ones({1 << 20}), ReduceOp::kSum)->wait();
+      CO2_EXPECT(false);
+    } catch (const CommError& error) {
+      CO2_EXPECT(error.where().rank == 3);
+      CO2_EXPECT(std::string(error.what()).find("failed on rank 3") != std::string::npos);
+    }
+  });
+}
+
 TEST(Gloo, ACollectiveThatOutlivesItsTimeoutIsAnError) {
   int told[2];
   ASSERT_EQ(pipe(told), 0);

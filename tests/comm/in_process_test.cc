@@ -85,6 +85,29 @@ TEST(InProcess, ARankThatLeavesIsAnErrorForTheOthersNotAHang) {
   });
 }
 
+TEST(InProcess, AGroupOfSomeWorkersNamesThemAsTheClusterDoes) {
+  run_workers(4, [&](const Cluster& cluster) {
+    const int rank = cluster.rank();
+    auto group = cluster.communicator("across", {rank % 2 == 0 ? 0 : 1, rank % 2 == 0 ? 2 : 3});
+    EXPECT_EQ(group->rank_in_cluster(group->rank()), rank);
+    EXPECT_EQ(group->rank_in_cluster(1 - group->rank()), (rank + 2) % 4);
+    group->barrier()->wait();
+    if (rank < 2) return;
+    try {
+      group->barrier()->wait();
+      ADD_FAILURE() << "nobody is left";
+    } catch (const CommError& error) {
+      EXPECT_EQ(error.where().rank, rank);
+      const std::string text = "rank " + std::to_string(rank - 2) + " has left";
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+  });
+}
+
+TEST(InProcess, AnErrorOfNobodyInParticularNamesNoRank) {
+  EXPECT_EQ(std::string(CommError({"exchange", -1, -1, ""}, "why").what()).rfind("exchange failed: why", 0), 0U);
+}
+
 TEST(InProcess, MismatchedCollectivesAreAnError) {
   run_workers(2, [&](const Cluster& cluster) {
     auto group = cluster.communicator("test");

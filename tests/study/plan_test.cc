@@ -111,6 +111,8 @@ TEST_P(Contradictions, AreRefused) {
 INSTANTIATE_TEST_SUITE_P(
     All, Contradictions,
     testing::Values(Contradiction{"[[row]]\nname = \"dpd\"\n", "reference = 'ddp'"},
+                    Contradiction{"[[row]]\nname = \"quite\"\n[[row]]\nname = \"other\"\n",
+                                  "is no row. There are: other, quite"},
                     Contradiction{kDdp + kDdp, "has two rows 'ddp'"},
                     Contradiction{kDdp + "typo = 3\n", "row 'ddp': unknown option 'typo'"},
                     Contradiction{kDdp + "[row.grid]\nworkers = [2, 4]\n[[row]]\nname = \"co2\"\nworkers = 8\n",
@@ -122,6 +124,20 @@ INSTANTIATE_TEST_SUITE_P(
                     Contradiction{kTune + kDdp + "[[row]]\nname = \"co2\"\n[row.tune]\nmomentum = [0.1]\n",
                                   "has 1 combinations to try, and row 'ddp' has 3"},
                     Contradiction{"[tune]\nseeds = [2]\nlearning_rate = [0.1]\n" + kDdp, "seed 2 is in [tune]"}));
+
+TEST(Plan, AMetricIsOneThatEveryRowHas) {
+  const auto with = [](const std::string& metric) { return "metric = \"" + metric + "\"\n" + kHead; };
+  const std::string image = "[[row]]\nname = \"images\"\ntask = \"image\"\n";
+  for (const char* metric : {"validation_loss", "train_loss"}) {
+    EXPECT_NO_THROW(Written(with(metric) + kDdp + image).plan()) << metric;
+  }
+  const std::string refusal = Written(with("validation_los") + kDdp).refusal();
+  EXPECT_TRUE(contains(refusal, "metric = 'validation_los'")) << refusal;
+  EXPECT_TRUE(contains(refusal, "did you mean 'validation_loss'? It has: validation_loss, train_loss")) << refusal;
+  EXPECT_NO_THROW(Written(with("accuracy") + "task = \"image\"\n" + kDdp).plan());
+  const std::string mixed = Written(with("accuracy") + "task = \"image\"\n" + kDdp + "task = \"gpt\"\n").refusal();
+  EXPECT_TRUE(contains(mixed, "no metric of the task gpt, which row 'ddp' trains")) << mixed;
+}
 
 TEST(Plan, WorkersMustBeSaid) {
   const std::string head = "name = \"small\"\nseeds = [1]\nreference = \"ddp\"\n";

@@ -165,20 +165,18 @@ def test_a_run_that_is_killed_is_a_failure(tmp_path):
     (("local_steps = [2, 4]", 'local_steps = ["auto"]'), "virtual workers need a number of local steps"),
     (("batch = 2", "batch = 2\nisland_size = 3"), "island_size"),
     (("seeds = [101]", "seeds = [1]"), "can't be judged by it"),
+    (('strategy = "co2"', 'strategy = "co2"\noptimizer = "sgd"\nagree_moments = 4'),
+     "row 'co2 local_steps=2': agree_moments = 4 has no meaning for the optimizer 'sgd'"),
+    (("seeds = [1, 2]", 'seeds = [1, 2]\nmetric = "accuracy"'),
+     "metric = 'accuracy' in STUDY is no metric of the task gpt, which row 'ddp' trains. It has: validation_loss, "),
 ])
 def test_a_broken_study_is_refused_before_anything_runs(change, message, tmp_path):
     study = write(tmp_path, SMALL.replace(*change))
-    result = co2("study", "run", study, "--out", tmp_path / "out")
-    assert result.returncode == 2, result.stderr
-    assert message.replace("STUDY", str(study)) in result.stderr
+    for command in (["plan", study], ["run", study, "--out", tmp_path / "out"]):
+        result = co2("study", *command)
+        assert result.returncode == 2, result.stderr
+        assert message.replace("STUDY", str(study)) in result.stderr
     assert not (tmp_path / "out").exists()
-
-
-def test_a_metric_that_no_run_has_is_named(tmp_path):
-    study = write(tmp_path, 'metric = "accuracy"\n' + SMALL)
-    result = co2("study", "run", study, "--out", tmp_path / "out")
-    assert result.returncode == 4
-    assert "has no metric 'accuracy'" in result.stderr and "validation_loss" in result.stderr
 
 
 def test_a_plan_tells_how_many_and_how_long(tmp_path):

@@ -14,6 +14,7 @@ class PassingOn : public Communicator {
   explicit PassingOn(std::shared_ptr<Communicator> real) : real_(std::move(real)) {}
   int rank() const override { return real_->rank(); }
   int size() const override { return real_->size(); }
+  int rank_in_cluster(int rank) const override { return real_->rank_in_cluster(rank); }
   std::string backend() const override { return real_->backend(); }
   bool carries(c10::DeviceType device) const override { return real_->carries(device); }
   WorkPtr all_reduce(const at::Tensor& tensor, ReduceOp op) override { return real_->all_reduce(tensor, op); }

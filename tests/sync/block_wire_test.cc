@@ -37,7 +37,7 @@ at::Tensor random(std::int64_t numel, int seed) {
 /// One worker that exchanges progress in blocks, without anything else.
 struct Worker {
   Worker(const Cluster& cluster, const Options& options, const std::vector<std::int64_t>& sizes)
-      : island(cluster, 1, cluster.communicator("data", Carries::kTensors)) {
+      : island(cluster, options.island_size, cluster.communicator("data", Carries::kTensors)) {
     for (const std::int64_t size : sizes) {
       stretches.push_back({numel, numel + size});
       numel += size;
@@ -227,6 +227,24 @@ TEST(BlockWire, NoticesAnotherFormatAndWithAChecksumAnyDamage) {
   EXPECT_NE(failure_of_rank_0(5, false).find("another program"), std::string::npos);  // the wire
   EXPECT_NE(failure_of_rank_0(100, true).find("checksum"), std::string::npos);        // a code
   EXPECT_EQ(failure_of_rank_0(100, false), "");                                       // nobody asked
+}
+
+TEST(BlockWire, NamesWorkersOfIslandsAsTheClusterDoes) {
+  run_workers(4, [&](const Cluster& cluster) {
+    Worker worker(damaging(cluster, 4), {.local_steps = 4, .wire = Wire::kInt4, .island_size = 2}, {1000});
+    worker.unsent.fill_(1);
+    if (cluster.rank() >= 2) {  // whose first all-to-all is damaged
+      EXPECT_THROW(worker.exchange(1, Wire::kInt4), CommError);
+      return;
+    }
+    try {
+      worker.exchange(1, Wire::kInt4);
+      ADD_FAILURE() << "it was damaged";
+    } catch (const CommError& error) {
+      EXPECT_EQ(error.where().rank, cluster.rank());
+      EXPECT_EQ(error.where().peer, "rank " + std::to_string(cluster.rank() + 2)) << error.what();
+    }
+  });
 }
 
 Options averaging(Wire wire, int local_steps, int fragments) {

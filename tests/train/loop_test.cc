@@ -342,6 +342,14 @@ TEST(Validate, NamesTheOptionItsValueAndTheRange) {
   EXPECT_NE(message([](auto& c) { c.batch = 0; }), "");
   EXPECT_NE(message([](auto& c) { task_options<GptOptions>(c).validation_share = 0; }), "");
   EXPECT_NE(message([](auto& c) { c.sync.local_steps = 0; }), "");
+  const auto agree = [](const char* optimizer) {
+    return [optimizer](auto& c) {
+      c.optimizer = optimizer;
+      c.sync.agree_moments = 4;
+    };
+  };
+  EXPECT_EQ(message(agree("adam")) + message(agree("adamw")), "");
+  EXPECT_NE(message(agree("sgd")).find("agree_moments = 4 has no meaning for the optimizer 'sgd'"), std::string::npos);
 }
 
 }  // namespace

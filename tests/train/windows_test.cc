@@ -97,12 +97,16 @@ TEST(Windows, ZeroBatchesAreAllThatThereAre) {
   EXPECT_EQ(samples, 22);
 }
 
-TEST(Windows, TooShortAPartIsAnErrorThatSaysWhich) {
+TEST(Windows, TooShortAPartIsAnErrorThatSaysHowLongTheyAre) {
   EXPECT_NO_THROW(Windows(numbered(), 0.1, 99));
   const auto validation = test::message_of<DataError>([] { Windows(numbered(), 0.1, 100); });
-  EXPECT_NE(validation.find("validation part has 100 bytes"), std::string::npos) << validation;
+  EXPECT_NE(validation.find("of its 1000 bytes 900 are for training and 100 for validation (--validation-share 0.1)"),
+            std::string::npos)
+      << validation;
   const auto training = test::message_of<DataError>([] { Windows(numbered(), 0.9, 100); });
-  EXPECT_NE(training.find("training part has 100 bytes"), std::string::npos) << training;
+  EXPECT_NE(training.find("100 are for training and 900 for validation"), std::string::npos) << training;
+  const auto tiny = test::message_of<DataError>([] { Windows({"tiny", "", "abc"}, 0.05, 64); });
+  EXPECT_NE(tiny.find("of its 3 bytes 3 are for training and 0 for validation"), std::string::npos) << tiny;
 }
 
 }  // namespace

@@ -15,15 +15,13 @@ Windows::Windows(Corpus corpus, double validation_share, int context) : corpus_(
   const auto size = static_cast<std::int64_t>(corpus_.text.size());
   split_ = size - std::llround(validation_share * static_cast<double>(size));
   const auto need = std::int64_t{context} + 1;
-  const auto check = [&](const char* part, std::int64_t bytes) {
-    if (bytes >= need) return;
-    throw DataError(fmt::format(
-        "the corpus {} is too short: its {} part has {} bytes, a context of {} needs at least {}; take a longer text, "
-        "a smaller --context or another --validation-share",
-        corpus_.name, part, bytes, context, need));
-  };
-  check("training", training_bytes());
-  check("validation", validation_bytes());
+  if (training_bytes() >= need && validation_bytes() >= need) return;
+  // Both parts: of a few bytes the share that is held out may be none.
+  throw DataError(fmt::format(
+      "the corpus {} is too short: of its {} bytes {} are for training and {} for validation (--validation-share {}), "
+      "and a context of {} needs at least {} of each; take a longer text, a smaller --context or another "
+      "--validation-share",
+      corpus_.name, size, training_bytes(), validation_bytes(), validation_share, context, need));
 }
 
 Batch Windows::training(std::uint64_t seed, int rank, std::int64_t draw, int samples) const {
