@@ -70,7 +70,7 @@ struct ApplyNorms {
 struct LaunchNorms {
   double sent = 0;      ///< of what the peers will see of this worker's progress
   double progress = 0;  ///< of all of it
-  double left = 0;      ///< of what rounding to blocks has left of it; numbers count as if it were nothing
+  double left = 0;      ///< of what rounding has left of it
 
   LaunchNorms& operator+=(const LaunchNorms& other) {
     sent += other.sent;
@@ -84,7 +84,8 @@ struct LaunchNorms {
 template <class Wire>
 struct WireKernel {
   /// `sent` may be null, and for blocks it is. `stream` writes past the caches, which pays when the arrays are larger
-  /// than them. Blocks: the norm of what is sent is NaN if one had to be left empty (docs/wire.md).
+  /// than them. Bfloat16 without `sent`: who does not keep what was sent does not ask what rounding left, which counts
+  /// as nothing. Blocks: the norm of what is sent is NaN if one had to be left empty (docs/wire.md).
   LaunchNorms (*launch)(const float* consensus, const float* live, float weight, Wire* wire, float* sent,
                         std::int64_t size, bool stream);
   /// Elements [begin, end) of the job; `begin` is the first of a block.

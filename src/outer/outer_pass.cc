@@ -77,8 +77,8 @@ float narrow(double value, const char* name) {
 
 bool may_go_without_momentum(const Move& move) { return move.momentum == 0 && move.clip == 0 && !move.nesterov; }
 
-double launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
-              const at::Tensor& sent) {
+LaunchNorms launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
+                   const at::Tensor& sent) {
   check(consensus, "consensus", consensus);
   check(live, "live", consensus);
   check(wire, "wire", consensus, /*may_be_bfloat16=*/true);
@@ -87,8 +87,7 @@ double launch(const at::Tensor& consensus, const at::Tensor& live, double weight
   return with_wire(wire, [&](auto* data) {
     return fused::launch(fused::best_kernel(), consensus.const_data_ptr<float>(), live.const_data_ptr<float>(),
                          narrow(weight, "weight"), data, sent.defined() ? sent.mutable_data_ptr<float>() : nullptr,
-                         consensus.numel())
-        .sent;
+                         consensus.numel());
   });
 }
 

@@ -28,9 +28,9 @@ inline constexpr std::int64_t kRoundingRow = 256;  ///< elements whose largest c
 
 /// launch: sent = consensus - live; wire = weight * sent. A wire of bfloat16 is rounded to nearest, ties to even, and
 /// then sent = wire / weight, what the peers will see; weight must not be 0. `sent` may be undefined if the restart
-/// does not need it. Returns the squared 2-norm of what is sent.
-double launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
-              const at::Tensor& sent);
+/// does not need it: then, of the norms, what a bfloat16 has left counts as nothing.
+LaunchNorms launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
+                   const at::Tensor& sent);
 
 /// encode: the launch of a wire of blocks, which takes weight * (consensus - live), in float32, and a weight above 0.
 /// `blocks` are blocks_for(numel) * block_bytes(wire) bytes. What the peers will see of it is in them, as Wired with
@@ -94,8 +94,8 @@ double next_momentum_squared_norm(const Wired& sum, const at::Tensor& momentum, 
 
 /// The same functions as chains of LibTorch operators: the path for other devices and dtypes, and the test's reference.
 namespace with_operators {
-double launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
-              const at::Tensor& sent);
+LaunchNorms launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
+                   const at::Tensor& sent);
 LaunchNorms encode(const at::Tensor& consensus, const at::Tensor& live, double weight, Wire wire,
                    const at::Tensor& blocks);
 std::int64_t add_up(const std::vector<at::Tensor>& parts, Wire wire, double total_weight, const at::Tensor& rest,

@@ -5,20 +5,27 @@
 
 namespace co2::outer::with_operators {
 
-double launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
-              const at::Tensor& sent) {
+LaunchNorms launch(const at::Tensor& consensus, const at::Tensor& live, double weight, const at::Tensor& wire,
+                   const at::Tensor& sent) {
   const at::NoGradGuard no_grad;
   if (wire.scalar_type() != consensus.scalar_type()) {
-    wire.copy_(at::sub(consensus, live).mul_(weight));
-    if (sent.defined()) sent.copy_(wire).div_(weight);
-    return squared_norm(wire) / (weight * weight);
+    at::Tensor progress = at::sub(consensus, live);
+    const double norm = sent.defined() ? squared_norm(progress) : 0;
+    wire.copy_(progress.mul_(weight));
+    if (!sent.defined()) {
+      const double seen = squared_norm(wire) / (weight * weight);
+      return {seen, seen, 0};
+    }
+    sent.copy_(wire).div_(weight);
+    at::sub_out(progress, consensus, live);
+    return {squared_norm(sent), norm, squared_norm(progress.sub_(sent))};
   }
   at::Tensor progress = sent.defined() ? sent : wire;
   at::sub_out(progress, consensus, live);
   at::Tensor out = wire;
   const double norm = squared_norm(progress);
   at::mul_out(out, progress, at::scalar_tensor(weight, at::kDouble));  // the overload for a Scalar makes a copy
-  return norm;
+  return {norm, norm, 0};
 }
 
 ApplyNorms apply(const Wired& wire_sum, const at::Tensor& own_momentum, const at::Tensor& consensus, const Wired& sent,

@@ -366,7 +366,7 @@ void Core::Impl::check_fits(StateVisitor& visitor) const {
     throw DataError(fmt::format("the state that is being read is of {} ({} = {}, here {}): read it where it fits", what,
                                 name, value, mine));
   };
-  same("format", 4, "another version of co2");
+  same("format", 5, "another version of co2");
   same("workers", communicator_->size(), "another number of workers");
   same("rank", communicator_->rank(), "another worker");
   same("fingerprint", fingerprint_of(flat_, model_, recipe_),

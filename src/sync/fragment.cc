@@ -83,12 +83,17 @@ Fragment::Fragment(int index, ExchangeContext& context, std::shared_ptr<MessageP
 }
 
 template <typename Body>
+void Fragment::for_each_parameter_of(const Part& part, const Body& body) {
+  for (std::size_t i = 0; i < part.parameters.size(); ++i) {
+    const std::int64_t end = i + 1 < part.parameters.size() ? part.parameters[i + 1] : part.range.end;
+    body(Range{part.parameters[i], end});
+  }
+}
+
+template <typename Body>
 void Fragment::for_each_parameter(const Body& body) const {
   for (const Part& part : parts_) {
-    for (std::size_t i = 0; i < part.parameters.size(); ++i) {
-      const std::int64_t end = i + 1 < part.parameters.size() ? part.parameters[i + 1] : part.range.end;
-      body(part, Range{part.parameters[i], end});
-    }
+    for_each_parameter_of(part, [&](const Range& where) { body(part, where); });
   }
 }
 
@@ -107,6 +112,19 @@ void Fragment::go_ahead() {
 void Fragment::inherit(const Fragment& old, double share) {
   since_launch_.add(old.since_launch_, share);
   usual_.include(old.usual_);
+  if (old.known_.looks()) {
+    const std::vector<Range> mine = parameters_in_shard();
+    const std::vector<Range> its = old.parameters_in_shard();
+    known_.resize(mine.size());
+    for (std::size_t i = 0, j = 0; i < mine.size() && j < its.size();) {
+      if (std::min(mine[i].end, its[j].end) > std::max(mine[i].begin, its[j].begin)) known_.include(i, old.known_, j);
+      if (mine[i].end < its[j].end) {
+        ++i;
+      } else {
+        ++j;
+      }
+    }
+  }
   if (!old.momentum_rests_) momentum_rests_ = false;
   residues_.resize(std::max(residues_.size(), old.residues_.size()));
   const double of_old = share * static_cast<double>(numel()) / static_cast<double>(old.numel());
@@ -174,18 +192,21 @@ Header Fragment::header_of(const WireFormat::Sent& sent, const Launch& launch) {
     for (std::size_t i = 0; i < parts_.size(); ++i) norms[parts_[i].group] += sent.norms[i];
     // Per round, also of a worker that has sent nothing for several of them.
     const double rounds = since_launch_.unsent_steps / since_launch_.steps;
+    const std::vector<double> known = known_progress(sent);
     for (std::size_t g = 0; g < rates.size(); ++g) {
       Residue& residue = residues_[g];
       const double all = std::sqrt(norms[g].progress);
       const double size = residue.size_of(all, rates[g], rounds);
       const double of_sent = all > 0 ? size * std::sqrt(norms[g].sent) / all : 0;
       header.size += size * size;
+      if (all > 0) header.known_size += size * size * known[g] / norms[g].progress;
       if (launch.momentum > 0) header.sent_sizes[g] = of_sent;
       const double left = keeps_rest ? std::sqrt(norms[g].left) : 0;
       residue = {left, all > 0 && std::isfinite(size) ? size * left / all : 0};  // a rate may be next to nothing
     }
     const auto elements = static_cast<double>(std::max<std::int64_t>(numel(), 1));
     header.size = std::sqrt(header.size / elements);
+    header.known_size = std::sqrt(header.known_size / elements);
   }
   if (recipe_.rate_units) header.rates = std::move(rates);
   if (launch.momentum > 0) {
@@ -194,6 +215,38 @@ Header Fragment::header_of(const WireFormat::Sent& sent, const Launch& launch) {
     trained_here_.forget();
   }
   return header;
+}
+
+/// Squared norm of the progress, per parameter group, in parameters of which it is known how large that usually is.
+/// Remembers which ones have moved.
+std::vector<double> Fragment::known_progress(const WireFormat::Sent& sent) {
+  std::vector<double> squared(context_.last_rates.size());
+  if (!looks_for_bursts()) return squared;
+  std::vector<bool> moved;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const Part& part = parts_[i];
+    std::vector<Range> parameters;
+    for_each_parameter_of(part, [&](const Range& where) {
+      parameters.push_back({where.begin - part.range.begin, where.end - part.range.begin});
+    });
+    const at::Tensor consensus = cut(consensus_, part.range);
+    const std::vector<bool> here = have_moved(consensus, part.live, parameters, recipe_.restart == Restart::kMix);
+    // Nearly always all of them are known, or none, and the norm is there already.
+    std::vector<Range> known;
+    for (std::size_t k = 0; k < here.size(); ++k) {
+      if (here[k] && known_.knows(moved.size() + k)) known.push_back(parameters[k]);
+    }
+    if (std::ssize(known) == std::count(here.begin(), here.end(), true)) {
+      squared[part.group] += sent.norms[i].progress;
+    } else {
+      for (const Range& where : known) {
+        squared[part.group] += squared_distance(cut(consensus, where), cut(part.live, where));
+      }
+    }
+    moved.insert(moved.end(), here.begin(), here.end());
+  }
+  known_.sent(moved);
+  return squared;
 }
 
 /// The sum, and how it is to be applied. Changes nothing but what it learns about usual progress.
@@ -214,8 +267,8 @@ Fragment::Arrived Fragment::arrived(const InFlight& exchange) {
   result.rates = context_.last_rates;
   if (result.total_weight == 0) return result;
   result.scale = 1 / (result.total_weight * staleness_gap(exchange, result));
-  if (recipe_.clip > 0 && recipe_.clip_mode == ClipMode::kUsual) {
-    const double factor = usual_.limit(header.size, exchange.steps, recipe_.clip);
+  if (looks_for_bursts()) {
+    const double factor = usual_.limit({header.size, header.known_size}, exchange.steps, recipe_.clip);
     result.scale *= factor;
     for (double& size : result.sizes) size *= factor;
     count_clipped(1 - factor);
@@ -223,14 +276,16 @@ Fragment::Arrived Fragment::arrived(const InFlight& exchange) {
   return result;
 }
 
-/// How much of what has arrived momentum shall remember. Some of it may be what rounding has left, at workers and at
-/// owners of blocks, of a time of higher rates. It moves the consensus as it is; but in units of today's rate momentum
-/// would remember a multiple of it, and make it felt when the rate rises again. The workers know how large what they
+/// How much of what has arrived momentum shall remember. Some of it may be what rounding has left, at workers that keep
+/// it and at owners of blocks, of a time of higher rates. It moves the consensus as it is; but in units of today's rate
+/// momentum would remember a multiple of it, and make it felt when the rate rises again. The workers know how large what they
 /// have sent is in units of its own time: no mean of it is larger, but for what owners add and take away. Each
 /// parameter group by itself, as its rate may fall while the others' do not.
 std::vector<double> Fragment::memorable_shares(const InFlight& exchange, const Arrived& arrived) const {
   std::vector<double> shares(arrived.rates.size(), 1.0);
-  if (exchange.launch.momentum == 0 || !in_blocks(exchange.launch.wire)) return shares;
+  const Wire wire = exchange.launch.wire;
+  const bool some_is_old = in_blocks(wire) || (wire == Wire::kBfloat16 && recipe_.restart == Restart::kKeep);
+  if (exchange.launch.momentum == 0 || !some_is_old) return shares;
   std::vector<double> squared(shares.size());
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const std::size_t group = parts_[i].group;
@@ -360,6 +415,14 @@ std::size_t Fragment::parameter_count() const {
   return count;
 }
 
+std::vector<Range> Fragment::parameters_in_shard() const {
+  std::vector<Range> ranges;
+  for_each_parameter([&](const Part&, const Range& where) {
+    ranges.push_back({where_.begin + where.begin, where_.begin + where.end});
+  });
+  return ranges;
+}
+
 std::vector<at::Tensor> Fragment::live_parameters() const {
   std::vector<at::Tensor> live;
   for_each_parameter([&](const Part& part, const Range& where) {
@@ -423,6 +486,7 @@ void Fragment::visit(Walk& walk, const std::string& name, bool with_rest) {
   if (walk.reads()) momentum_was_set();
   since_launch_.visit(visitor, name + "/since_launch", context_.last_rates.size());
   usual_.visit(visitor, name + "/usual");
+  known_.visit(visitor, name + "/known", parameter_count());
   trained_here_.visit(visitor, name + "/trained_here", parameter_count());
   visit_counter(visitor, name + "/launches", launches_);
   co2::visit(visitor, name + "/left_out", left_out_);

@@ -17,6 +17,7 @@
 #include "options/recipe.h"
 #include "sync/eager.h"
 #include "sync/header.h"
+#include "sync/known_parameters.h"
 #include "sync/residue.h"
 #include "sync/trained_here.h"
 #include "sync/usual_progress.h"
@@ -169,11 +170,16 @@ class Fragment {
   at::Tensor momentum_for(const outer::Move& move);
   std::size_t parameter_count() const;
   std::vector<at::Tensor> live_parameters() const;
+  std::vector<Range> parameters_in_shard() const;
   Header header_of(const WireFormat::Sent& sent, const Launch& launch);
+  bool looks_for_bursts() const { return recipe_.clip > 0 && recipe_.clip_mode == ClipMode::kUsual; }
+  std::vector<double> known_progress(const WireFormat::Sent& sent);
   std::vector<double> trained_here(bool sends);
   void rest_what_nobody_trains(const Arrived& arrived) const;
   std::size_t rates_told() const { return recipe_.rate_units ? context_.last_rates.size() : 0; }
   std::size_t sizes_told(const Launch& launch) const { return launch.momentum > 0 ? context_.last_rates.size() : 0; }
+  template <typename Body>
+  static void for_each_parameter_of(const Part& part, const Body& body);
   template <typename Body>
   void for_each_parameter(const Body& body) const;
   std::vector<Range> stretches() const;
@@ -191,9 +197,10 @@ class Fragment {
   at::Tensor momentum_;
   std::vector<Part> parts_;
   SinceLaunch since_launch_;
-  std::vector<Residue> residues_;  // per parameter group; of blocks, if what they leave is kept
+  std::vector<Residue> residues_;  // per parameter group; of a wire that rounds, if what that leaves is kept
   TrainedHere trained_here_;       // while there is momentum
   UsualProgress usual_;
+  KnownParameters known_;  // while bursts are looked for
   std::optional<Eager> eager_;
   bool left_out_ = false;
   bool momentum_rests_ = true;  // it is known to be 0

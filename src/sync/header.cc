@@ -12,7 +12,7 @@
 namespace co2 {
 
 namespace {
-enum Place : std::int64_t { kWeight, kSize, kCheck, kSquaredCheck, kRates };
+enum Place : std::int64_t { kWeight, kSize, kKnownSize, kCheck, kSquaredCheck, kRates };
 }  // namespace
 
 at::Tensor to_sum(const Header& header) {
@@ -23,6 +23,7 @@ at::Tensor to_sum(const Header& header) {
   const auto weighed = [&](double value) { return header.weight > 0 ? header.weight * value : 0; };
   values[kWeight] = header.weight;
   values[kSize] = weighed(header.size);
+  values[kKnownSize] = weighed(header.known_size);
   values[kCheck] = header.check;
   values[kSquaredCheck] = static_cast<double>(header.check) * header.check;
   double* next = std::transform(header.rates.begin(), header.rates.end(), values + kRates, weighed);
@@ -38,6 +39,7 @@ AgreedHeader agreed(const at::Tensor& sums, int workers, std::size_t rates, std:
   const double share = result.total_weight > 0 ? 1 / result.total_weight : 0;
   const auto mean = [&](double sum) { return share * sum; };
   result.size = mean(values[kSize]);
+  result.known_size = mean(values[kKnownSize]);
   const double* const after_rates = values + kRates + rates;
   const double* const after_sizes = after_rates + sizes;
   std::transform(values + kRates, after_rates, std::back_inserter(result.rates), mean);

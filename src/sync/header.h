@@ -13,6 +13,7 @@ namespace co2 {
 struct Header {
   double weight = 0;               ///< w: samples since the last launch
   double size = 0;                 ///< of the progress (UsualProgress)
+  double known_size = 0;           ///< of what there is of it in parameters of which it is known (KnownParameters)
   std::vector<double> sent_sizes;  ///< 2-norm of what is sent of it in such units, per parameter group; for momentum
   std::vector<double> rates;       ///< γ: the mean inner rate at which it was made, per parameter group
   std::uint16_t check = 0;         ///< of a part of the consensus (consensus_check)
@@ -23,6 +24,7 @@ struct Header {
 struct AgreedHeader {
   double total_weight = 0;         ///< Σ w
   double size = 0;                 ///< Σ w size / Σ w
+  double known_size = 0;           ///< Σ w known_size / Σ w
   std::vector<double> sent_sizes;  ///< Σ w sent_size / Σ w
   std::vector<double> rates;       ///< Σ w γ / Σ w; 0 if nobody sent anything
   bool same_consensus = true;      ///< all checks were equal

@@ -2,7 +2,7 @@
 
 namespace co2 {
 
-/// What rounding to blocks has left of a worker's progress, in one fragment and parameter group. It is part of all that
+/// What rounding has left of a worker's progress, in one fragment and parameter group. It is part of all that
 /// the worker sends next, together with fresh progress; but it was made at the rate, and in the rounds, of its own
 /// time. In today's units it would look like a burst after a fall of the rate, or after a pause.
 ///

@@ -18,15 +18,16 @@ double UsualProgress::after(double steps) const {
   return size_ * std::max(longer, std::sqrt(longer));
 }
 
-double UsualProgress::limit(double size, double steps, double most) {
-  if (!(size > 0) || !std::isfinite(size) || !(steps > 0)) return 1;
+double UsualProgress::limit(const Size& size, double steps, double most) {
+  if (!(size.all > 0) || !std::isfinite(size.all) || !(steps > 0)) return 1;
   const double usual = after(steps);
   const double allowed = most * usual;
-  const bool burst = seen_ == kToKnow && size > allowed;
+  const bool burst = seen_ == kToKnow && size.known > allowed;
+  const double factor = burst ? allowed / size.known : 1;
   seen_ = std::min(seen_ + 1, kToKnow);
-  size_ = std::max(burst ? allowed : size, kFading * usual);
+  size_ = std::max(factor * size.all, kFading * usual);
   steps_ = steps;
-  return burst ? allowed / size : 1;
+  return factor;
 }
 
 void UsualProgress::include(const UsualProgress& other) {

@@ -14,12 +14,20 @@ namespace co2 {
 /// gradients, up within an exchange; and in units of the rate it does not feel a schedule. Rounds differ in length:
 /// progress grows with the number of steps if they agree in direction, and with its root if they do not. Whichever
 /// allows more is what is allowed.
+///
+/// Progress of parameters that have rested so far is no burst (KnownParameters): it is not judged, but it is usual from
+/// then on.
 class UsualProgress {
  public:
-  /// The factor, at most 1, that brings an exchange of this size down to `most` times what is usual. It is 1 for the
-  /// first two, because inner optimizers with momentum take their time to get going, and for one that is not finite,
-  /// which no factor would mend.
-  double limit(double size, double steps, double most);
+  /// How large an exchange is.
+  struct Size {
+    double all = 0;
+    double known = 0;  ///< without parameters that have rested so far
+  };
+  /// The factor, at most 1, that brings what is known of an exchange down to `most` times what is usual. It is 1 for
+  /// the first two, because inner optimizers with momentum take their time to get going, and for one that is not
+  /// finite, which no factor would mend.
+  double limit(const Size& size, double steps, double most);
 
   /// For elements that come from several fragments: the largest of them.
   void include(const UsualProgress& other);

@@ -71,9 +71,7 @@ class SummedWire final : public WireFormat {
     const Sent sent =
         snapshot(progress.size(), send.weight, communicator_->size(), dtype_, values, message.sent, [&](std::size_t i) {
           const auto& [range, consensus, live] = progress[i];
-          const double squared =
-              outer::launch(consensus, live, send.weight, cut(values, range), cut(message.sent, range));
-          return outer::LaunchNorms{.sent = squared, .progress = squared};
+          return outer::launch(consensus, live, send.weight, cut(values, range), cut(message.sent, range));
         });
     message.works = all_reduce_in_buckets(*communicator_, values, bucket_bytes_);
     message.bytes = wire_bytes(message.numel, send.wire);

@@ -200,6 +200,40 @@ def edge_cases():
         yield bursts(f"{strategy}-bursts-{tau}", strategy, 3, tau, weights=weights())
 
 
+def with_rates_of_the_last_group(case, factor_of):
+    """Its schedule, times a factor for each step."""
+    group = case["groups"][-1]
+    group["rates"] = [rate * factor_of(step) for step, rate in enumerate(group["rates"])]
+    return case
+
+
+def unfreezing(name, strategy="co2", workers=3, tau=4, **options):
+    """Most elements rest at first, and move after some rounds; `clip` is close to what they do then."""
+    options = dict(steps=45, fragments=1, clip=1.5, schedule="constant", sizes=([30], [7, 1200])) | options
+    return with_rates_of_the_last_group(make(name, strategy, workers, tau, **options), lambda step: float(step >= 22))
+
+
+def falling(name, wire, momentum, **options):
+    """The rate of a group falls by far, and rises again: what rounding left meanwhile is of another time."""
+    low = 1e-3 if momentum else 1e-5  # momentum carries the rounding of small progress into rounds of a higher rate
+    case = make(name, "co2", 2, 4, steps=45, fragments=1, schedule="constant", momentum=momentum, wire=wire,
+                more=dict(rounding=1 / low if momentum else 1.0), **options)
+    return with_rates_of_the_last_group(case, lambda step: low if 18 <= step < 34 else 1.0)
+
+
+def unfreezing_cases():
+    weights = rotate(("equal", "unequal", "absent", "nobody"))
+    for strategy, wire in (("co2", "plain"), ("co2-paper", "plain"), ("co2", "bfloat16"), ("co2", "int8"),
+                           ("co2", "int2")):
+        yield unfreezing(f"unfreezing-{strategy}-{wire}", strategy, weights=weights(), wire=wire, penalty=False)
+    yield unfreezing("unfreezing-momentum", weights="unequal", momentum=0.6)
+    yield unfreezing("unfreezing-mix", weights="unequal", restart="mix", mix=0.35)
+    yield unfreezing("unfreezing-fragments", tau=7, weights="absent", fragments=3)
+    yield unfreezing("unfreezing-goes-on", weights="unequal", finish_after=[17, 27, 45])
+    for wire, momentum in itertools.product(("bfloat16", "int4"), (0.0, 0.6)):
+        yield falling(f"falling-{wire}-{momentum}", wire, momentum)
+
+
 def bursts(name, strategy, workers, tau, **options):
     """A gradient that is now and then far larger than usual, and a finish() that makes a round short."""
     return make(name, strategy, workers, tau, steps=40, finish_after=[18, 40],
@@ -226,7 +260,7 @@ def planned(name, strategy, workers, slow=9000, **options):
 
 
 IN_PROCESS = [*strategy_cases(), *option_cases(), *special_cases(), *wire_cases(), *block_cases(), *not_finite_cases(),
-              *edge_cases(), *planned_cases()]
+              *edge_cases(), *unfreezing_cases(), *planned_cases()]
 assert len({case["name"] for case in IN_PROCESS}) == len(IN_PROCESS)
 
 

@@ -112,7 +112,8 @@ def difference(case, result, data, rules=oracle.Oracle):
         case = case | dict(plan=result.plan)
     wire = case["options"].get("wire", "plain")
     lossy = wire != "plain"
-    limit, allowed = (LOSSY_UNITS, LOSSY_SHARE) if lossy else (UNITS * case.get("rounding", 1.0), 0.0)
+    close = UNITS * case.get("rounding", 1.0)
+    limit, allowed = (LOSSY_UNITS, LOSSY_SHARE) if lossy else (close, 0.0)
     if wire in codec.LARGEST_CODE:
         rules, limit, allowed = beside(rules, result), CODED_UNITS, CODED_SHARE
     seen = list(distances(case, result, oracle.run(case, data, rules), data))
@@ -120,8 +121,8 @@ def difference(case, result, data, rules=oracle.Oracle):
         if (worst := of_snapshot.max()) > limit:
             return (f"{case['name']}: snapshot {at + 1} of {len(seen)} is {worst:.3g} units in the last place from the "
                     f"oracle, {limit:g} allowed; the largest of all is {max(x.max() for x in seen):.3g}")
-        if lossy and (share := np.mean(of_snapshot > UNITS)) > allowed:
-            return (f"{case['name']}: in snapshot {at + 1} of {len(seen)} a share of {share:.3g} is more than {UNITS:g} "
+        if lossy and (share := np.mean(of_snapshot > close)) > allowed:
+            return (f"{case['name']}: in snapshot {at + 1} of {len(seen)} a share of {share:.3g} is more than {close:g} "
                     f"units in the last place from the oracle, {allowed:g} allowed")
     return None
 

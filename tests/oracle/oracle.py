@@ -119,7 +119,7 @@ class Since:
 class Exchange:
     """One exchange in flight."""
 
-    def __init__(self, due, D, sent, measured_from, rates, size, steps, beta, trained, sent_size):
+    def __init__(self, due, D, sent, measured_from, rates, size, known_size, steps, beta, trained, sent_size):
         self.due = due                      # the step at which it is applied
         self.D = D                          # what the all-reduce gives: the weighted mean of what was sent
         self.sent = sent                    # s_i, per worker
@@ -127,21 +127,24 @@ class Exchange:
         self.rates = rates                  # gamma per group: the workers' weighted mean; 0 if nobody sent anything
         self.sent_size = sent_size
         self.size = size                    # the same mean of how large each worker's progress is, in units of gamma
+        self.known_size = known_size        # and of what there is of it in parameters that it has sent twice before
         self.steps = steps                  # that it was made in
         self.beta = beta                    # outer momentum of its round
         self.trained = trained              # elements of parameters that somebody has trained
 
 
 class Fragment:
-    def __init__(self, where, workers, groups):
+    def __init__(self, where, workers, groups, parameters):
         self.where = where
         self.in_flight = []
         self.since = [Since(groups) for _ in range(workers)]
         self.usual, self.usual_steps = 0.0, 1.0  # the size of progress that is usual, and in how many steps
         self.exchanges = 0                       # that it is known from
         self.looked = False                      # at who trains what, at the last launch
-        # Of each worker, what coding has left of its progress in each group: its norm, and what it counts as.
+        # Of each worker, what rounding has left of its progress in each group: its norm, and what it counts as.
         self.residues = [np.zeros((2, groups)) for _ in range(workers)]
+        # Of each worker and parameter: how often it has sent something of it, and how often nothing since then.
+        self.times_sent, self.rested = np.zeros((2, workers, parameters), dtype=int)
 
 
 class Round:
@@ -187,7 +190,8 @@ class Oracle:
             self.has_gradient[begin:end] = False
 
     def cut(self, P):
-        return [Fragment(self.layout.fragment(f, P), len(self.workers), len(self.case["groups"])) for f in range(P)]
+        return [Fragment(self.layout.fragment(f, P), len(self.workers), len(self.case["groups"]),
+                         len(self.layout.parameters)) for f in range(P)]
 
     # ---- when -------------------------------------------------------------------------------------------------------
     def launch_step(self, f):
@@ -270,15 +274,42 @@ class Oracle:
         return fragment.usual * max(longer, np.sqrt(longer))
 
     def burst_factor(self, fragment, exchange):
-        """At most `clip` times what is usual, the largest of the exchanges so far, which fades with each."""
+        """What is known of it: at most `clip` times what is usual, the largest of the exchanges so far, which fades with
+        each."""
         if self.o["clip"] == 0 or self.o["clip_mode"] != "usual" or exchange.size == 0:
             return 1.0
         usual = self.usual_after(fragment, exchange.steps)
         allowed = self.o["clip"] * usual if fragment.exchanges >= 2 else np.inf  # the first two tell what is usual
         fragment.exchanges += 1
-        fragment.usual = max(min(exchange.size, allowed), 0.999 * usual)
+        factor = allowed / exchange.known_size if exchange.known_size > allowed else 1.0
+        fragment.usual = max(factor * exchange.size, 0.999 * usual)
         fragment.usual_steps = exchange.steps
-        return min(1.0, allowed / exchange.size)
+        return factor
+
+    def pieces(self, where):
+        """The parameters that have elements there: (index, elements)."""
+        for p, (begin, end) in enumerate(self.layout.parameters):
+            begin, end = max(begin, where.start), min(end, where.stop)
+            if begin < end:
+                yield p, slice(begin, end)
+
+    def known(self, fragment, w):
+        """Which elements of a worker's progress can be judged: those of parameters of which it has sent something twice
+        before, but for those that have rested for 256 exchanges."""
+        times, rested = fragment.times_sent[w], fragment.rested[w]
+        result = np.zeros(self.layout.total, dtype=bool)
+        for p, where in self.pieces(fragment.where):
+            result[where] = self.is_known(times[p])
+            if (self.x[where] != self.workers[w].live[where]).any():
+                times[p], rested[p] = times[p] + 1, 0
+            else:
+                rested[p] += 1
+                if rested[p] == 256:
+                    times[p] = rested[p] = 0
+        return result[fragment.where]
+
+    def is_known(self, times_sent):
+        return times_sent >= 2
 
     def take_over_usual(self, new, old):
         if new.exchanges == 0:
@@ -286,6 +317,12 @@ class Oracle:
         elif old.exchanges > 0:
             new.usual = max(new.usual, self.usual_after(old, new.usual_steps))
         new.exchanges = max(new.exchanges, old.exchanges)
+        # A parameter of the new one may be pieces of several old ones, and is as well known as the best of them.
+        for p in {p for p, _ in self.pieces(new.where)} & {p for p, _ in self.pieces(old.where)}:
+            for w in range(len(self.workers)):
+                mine, its = ((min(f.times_sent[w, p], 2), -f.rested[w, p]) for f in (new, old))
+                if its > mine:
+                    new.times_sent[w, p], new.rested[w, p] = old.times_sent[w, p], old.rested[w, p]
 
     def on_the_wire(self, values):
         return to_bfloat16(values) if self.o["wire"] == "bfloat16" else values
@@ -315,6 +352,10 @@ class Oracle:
     def in_blocks(self):
         """One worker alone tells nobody anything: there is nothing to round."""
         return self.o["wire"] in LARGEST_CODE and len(self.workers) > 1
+
+    def rounds(self):
+        """Whether a worker's progress may not be all that it sends."""
+        return self.in_blocks() or self.o["wire"] == "bfloat16"
 
     def coded(self, values, fragment):
         """Block by block, what a reader of the wire makes of a fragment's values."""
@@ -402,16 +443,18 @@ class Oracle:
         return True
 
     def size(self, fragment, w, rates, sent):
-        """How large a worker's progress is, and what is sent of it, root mean square in units of the rate and per round. What coding left behind
-        at other rates, or of a pause, keeps the units of its own time; what the norms do not show to be fresh is counted
-        as that. What was made at no rate does not count."""
+        """How large a worker's progress is, what is known of it, and what is sent of it, root mean square in units of the
+        rate and per round. What rounding left behind at other rates, or of a pause, keeps the units of its own time; what
+        the norms do not show to be fresh is counted as that. What was made at no rate does not count."""
         since, where = fragment.since[w], fragment.where
-        leaves = self.in_blocks() and self.o["restart"] == "keep"
+        leaves = self.rounds() and self.o["restart"] == "keep"
         d = self.x[where] - self.workers[w].live[where] if leaves else sent
+        known = self.known(fragment, w)
         left, left_sizes = fragment.residues[w]
         gamma = rates if self.o["rate_units"] else np.ones_like(rates)
         groups = self.per_element(np.arange(len(rates)))[where]
         sizes, of_sent, residues = np.zeros_like(rates), np.zeros_like(rates), np.zeros((2, len(rates)))
+        known_sizes = np.zeros_like(rates)
         for g in range(len(rates)):
             whole = np.linalg.norm(d[groups == g])
             fresh = max(whole - left[g], 0.0)
@@ -421,11 +464,13 @@ class Oracle:
                 sizes[g] += left_sizes[g] * (whole - fresh) / left[g]
             if whole > 0:
                 of_sent[g] = sizes[g] * np.linalg.norm(sent[groups == g]) / whole
+                known_sizes[g] = sizes[g] * np.linalg.norm(d[(groups == g) & known]) / whole
             if leaves and whole > 0:
                 still_left = np.linalg.norm((d - sent)[groups == g])
                 residues[:, g] = still_left, sizes[g] * still_left / whole
         fragment.residues[w] = residues
-        return np.sqrt(np.square(sizes).sum() / max(len(sent), 1)), of_sent
+        all_and_known = [np.sqrt(np.square(its).sum() / max(len(sent), 1)) for its in (sizes, known_sizes)]
+        return *all_and_known, of_sent
 
     def take_over_residues(self, new, old, share):
         """The parts of several fragments' elements, as if they were alike everywhere."""
@@ -434,7 +479,8 @@ class Oracle:
     def memorable(self, exchange, where, scale, D, gamma):
         """How much of what has arrived momentum remembers: not more than what the workers have sent, in units of its own
         time, but for what owners add."""
-        if exchange.beta == 0 or not self.in_blocks():
+        some_is_old = self.in_blocks() or self.rounds() and self.o["restart"] == "keep"
+        if exchange.beta == 0 or not some_is_old:
             return 1.0
         groups = self.per_element(np.arange(len(exchange.sent_size)))[where]
         result = np.ones(len(D))
@@ -458,10 +504,11 @@ class Oracle:
                    for worker, since in zip(self.workers, fragment.since)]
         rates = [self.rates_of(since) for since in fragment.since]
         sent = [self.sent(worker, fragment, w) for worker, w in zip(self.workers, weights)]
-        sizes = [self.size(fragment, w, r, s) if weights[w] > 0 else (0.0, 0.0 * r) for w, (r, s) in enumerate(zip(rates, sent))]
+        sizes = [self.size(fragment, w, r, s) if weights[w] > 0 else (0.0, 0.0, 0.0 * r)
+                 for w, (r, s) in enumerate(zip(rates, sent))]
         trained = self.trained(fragment, weights)
         D = np.zeros_like(self.x[fragment.where])
-        size, sent_size = 0.0, np.zeros(len(self.case["groups"]))
+        size, known_size, sent_size = 0.0, 0.0, np.zeros(len(self.case["groups"]))
         if sum(weights) > 0:
             for w, s in zip(weights, sent):
                 D = self.add(D, w * s)
@@ -469,14 +516,15 @@ class Oracle:
                 D = self.passed_on(fragment, D, sum(weights)).astype(np.float64)
             D = D / sum(weights)
             size = sum(w * its[0] for w, its in zip(weights, sizes)) / sum(weights)
-            sent_size = sum(w * its[1] for w, its in zip(weights, sizes)) / sum(weights)
+            known_size = sum(w * its[1] for w, its in zip(weights, sizes)) / sum(weights)
+            sent_size = sum(w * its[2] for w, its in zip(weights, sizes)) / sum(weights)
         sent = [self.taken_out(worker, fragment, s) for worker, s in zip(self.workers, sent)]
         if self.restarts_without_apply(f, fragment):
             for worker in self.workers:
                 worker.live[fragment.where] = self.x[fragment.where]
         fragment.in_flight.append(Exchange(self.due(f), D, sent, self.x[fragment.where].copy(),
-                                           self.agreed_rates(weights, rates), size, fragment.since[0].steps,
-                                           self.beta(), trained, sent_size))
+                                           self.agreed_rates(weights, rates), size, known_size,
+                                           fragment.since[0].steps, self.beta(), trained, sent_size))
         for w, since in enumerate(fragment.since):
             fragment.since[w] = Since(len(self.case["groups"]))
             if weights[w] == 0 and self.o["restart"] == "keep":

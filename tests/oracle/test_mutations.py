@@ -5,7 +5,7 @@ import pytest
 
 import codec
 import comparing
-from cases import MORE_GROUPS, bursts, make, not_finite, planned
+from cases import MORE_GROUPS, bursts, falling, make, not_finite, planned, unfreezing
 from codec import to_bfloat16
 from oracle import Layout, Oracle
 from replaying import random_data, replay
@@ -28,6 +28,11 @@ DDP = make("m-ddp", "ddp", 3, 4)
 WIRE = make("m-wire", "co2", 3, 7, fragments=3, weights="unequal", penalty=False, wire="bfloat16")
 WIRE_PAPER = make("m-wire-paper", "co2-paper", 4, 4, weights="absent", penalty=False, wire="bfloat16")
 USUAL = bursts("m-usual", "co2", 3, 7, fragments=2, weights="unequal")
+# With a burst of everything while only some of it is known.
+UNFREEZING = unfreezing("m-unfreezing", weights="unequal",
+                        more=dict(gradient_scales=[80.0 if t == 25 else 1.0 for t in range(45)]))
+FALLING = falling("m-falling", "bfloat16", 0.0)
+FALLING_MOMENTUM = falling("m-falling-momentum", "bfloat16", 0.6)
 OWN_RATES = make("m-own-rates", "co2", 3, 7, fragments=2, weights="unequal", clip=0.0,
                  more=dict(rate_factors=[1.0, 0.25, 2.0]))
 INT8 = make("m-int8", "co2", 3, 7, fragments=3, weights="unequal", outer_rate=0.7, wire="int8")
@@ -43,7 +48,7 @@ NOT_FINITE_PAPER = not_finite("m-not-finite-paper", "co2-paper", weights="unequa
 NOT_FINITE_INT4 = not_finite("m-not-finite-int4", "co2", "int4", weights="unequal")
 NOT_FINITES = [NOT_FINITE, NOT_FINITE_PAPER, NOT_FINITE_INT4]
 ALL = [PAPER, PAPER_GAP, NORM, KEEP, KEEP_WHOLE, NOBODY, ZEROS, ZEROS_INT4, STREAM, ANCHOR, DILOCO, LOCAL, SLOWMO, DDP, WIRE,
-       WIRE_PAPER, USUAL, OWN_RATES, *BLOCKS, INT4_PLANNED, *NOT_FINITES]
+       WIRE_PAPER, USUAL, UNFREEZING, FALLING, FALLING_MOMENTUM, OWN_RATES, *BLOCKS, INT4_PLANNED, *NOT_FINITES]
 
 
 def rule(noticed_by, **methods):
@@ -89,6 +94,10 @@ MUTATIONS = {
     "bursts are compared without their steps": rule([USUAL], usual_after=lambda self, fragment, steps: fragment.usual),
     "nothing is forgotten of bursts": rule([USUAL], usual_after=lambda self, fragment, steps:
                                            1.02 * Oracle.usual_after(self, fragment, steps)),
+    "what rested is a burst": rule([UNFREEZING], is_known=lambda self, times_sent: times_sent >= 0),
+    "what rested is known at once": rule([UNFREEZING], is_known=lambda self, times_sent: times_sent >= 1),
+    "what rested is never judged": rule([USUAL], is_known=lambda self, times_sent: times_sent < 0),
+    "what rounding left of numbers is of today": rule([FALLING, FALLING_MOMENTUM], rounds=lambda self: self.in_blocks()),
     "momentum moves what nobody trains": rule([ZEROS_INT4], trained=lambda self, fragment, weights: np.ones(
         fragment.where.stop - fragment.where.start, dtype=bool)),
     "one rate for all groups": rule([PAPER], per_element=lambda self, values: np.full(self.layout.total, values[0])),

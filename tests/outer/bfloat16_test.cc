@@ -91,6 +91,35 @@ TEST(Bfloat16, LaunchEqualsTheOperatorsBitForBit) {
   }
 }
 
+// What is sent, all of it, and what rounding has left; who does not keep what was sent does not ask for the latter.
+TEST(Bfloat16, LaunchTellsWhatRoundingLeft) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    for (const std::int64_t size : kSizes) {
+      const State state = State::random(size, dtype, 1);
+      const at::Tensor wire = copy_at_offset(state.sum, at::kBFloat16);
+      const LaunchNorms norms = launch(state.consensus, state.live, 1.7, wire, state.sent);
+      const auto squared = [](const at::Tensor& t) { return t.to(at::kDouble).square().sum().item<double>(); };
+      const at::Tensor progress = state.consensus - state.live;
+      EXPECT_NEAR(norms.sent, squared(state.sent), 1e-6 * norms.sent);
+      EXPECT_NEAR(norms.progress, squared(progress), 1e-6 * norms.progress);
+      EXPECT_NEAR(norms.left, squared(progress - state.sent), 1e-6 * norms.left);
+      if (size > 3) {
+        EXPECT_GT(norms.left, 0);
+      }
+      const LaunchNorms of_operators = with_operators::launch(state.consensus, state.live, 1.7, wire, state.sent);
+      EXPECT_NEAR(of_operators.sent, norms.sent, 1e-6 * norms.sent);
+      EXPECT_NEAR(of_operators.progress, norms.progress, 1e-6 * norms.progress);
+      EXPECT_NEAR(of_operators.left, norms.left, 1e-6 * norms.left);
+      for (const LaunchNorms& other : {launch(state.consensus, state.live, 1.7, wire, {}),
+                                       with_operators::launch(state.consensus, state.live, 1.7, wire, {})}) {
+        EXPECT_NEAR(other.sent, norms.sent, 1e-6 * norms.sent);
+        EXPECT_EQ(other.progress, other.sent);
+        EXPECT_EQ(other.left, 0);
+      }
+    }
+  }
+}
+
 TEST(Bfloat16, LaunchOfFloat64) {
   const State state = State::random(1025, at::kDouble);
   const at::Tensor wire = at::empty({1025}, at::kBFloat16);

@@ -47,8 +47,7 @@ class HalvesWire final : public WireFormat {
     Sent sent;
     for (const auto& [range, consensus, live] : progress) {
       const auto cut = [&range = range](const at::Tensor& t) { return t.narrow(0, range.begin, range.size()); };
-      const double squared = outer::launch(consensus, live, send.weight, cut(payload), cut(message.sent));
-      sent.norms.push_back({.sent = squared, .progress = squared});
+      sent.norms.push_back(outer::launch(consensus, live, send.weight, cut(payload), cut(message.sent)));
     }
     const at::Tensor received = at::empty_like(payload);
     const at::Tensor part = at::empty({payload.numel() / first_->size()});

@@ -370,7 +370,7 @@ TEST(Synchronizer, ExposedTimeIsMeasuredWhenTheWireIsSlow) {
     EXPECT_GT(overlap.exposed_seconds, 0);
     EXPECT_GT(overlap.transfer_seconds, 0);
     EXPECT_LT(overlap.overlap(), 0.5);         // a blocking exchange hides next to nothing
-    EXPECT_EQ(overlap.bytes, 64 * 4 + 4 * 8);  // and a header of five numbers
+    EXPECT_EQ(overlap.bytes, 64 * 4 + 5 * 8);  // and a header of five numbers
   });
 }
 

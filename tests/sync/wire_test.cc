@@ -163,6 +163,48 @@ TEST(Bfloat16Wire, KeepSendsLaterWhatRoundingLeftBehind) {
   }
 }
 
+// What rounding left at a high rate goes out at a low one, of one group while another goes on. It is neither a burst,
+// nor anything that momentum should remember a multiple of.
+TEST(Bfloat16Wire, WhatRoundingLeftKeepsTheUnitsOfItsTime) {
+  constexpr int kTau = 12;
+  const auto run = [](Wire wire, double low, double momentum, Clipping* clipping) {
+    at::Tensor end;
+    run_workers(2, [&](const Cluster& cluster) {
+      at::Tensor slow = at::zeros({100}, at::kDouble).set_requires_grad(true);
+      at::Tensor falls = at::zeros({70}, at::kDouble).set_requires_grad(true);
+      const Options options{.local_steps = kTau, .fragments = 1, .momentum = momentum, .wire = wire};
+      Core core(cluster, {.parameters = {{slow, "slow", 0}, {falls, "falls", 1}}}, options);
+      const double own = 1 + 0.37 * cluster.rank();
+      for (int step = 1; step <= 25 * kTau; ++step) {
+        const double rate = step > 100 && step <= 200 ? 1e-2 * low : 1e-2;
+        core.begin_step({1e-2, rate});
+        {
+          const at::NoGradGuard no_grad;
+          slow.sub_(1e-2 * 0.003 * own);
+          falls.sub_(rate * own);
+        }
+        core.end_step({1e-2, rate});
+      }
+      core.finish();
+      if (cluster.rank() == 0) {
+        end = at::stack({slow.detach().mean(), falls.detach().mean()});
+        if (clipping != nullptr) *clipping = core.clipping();
+      }
+    });
+    return end;
+  };
+  for (const double momentum : {0.0, 0.3, 0.9}) {
+    for (const double low : {1e-3, 1e-5, 1e-7}) {
+      const at::Tensor plain = run(Wire::kPlain, low, momentum, nullptr);
+      Clipping clipping;
+      const at::Tensor end = run(Wire::kBfloat16, low, momentum, &clipping);
+      EXPECT_EQ(clipping.clipped, 0) << "rate times " << low << ", momentum " << momentum;
+      EXPECT_TRUE(at::allclose(end, plain, 1e-2))
+          << "rate times " << low << ", momentum " << momentum << ": " << end << " " << plain;
+    }
+  }
+}
+
 // The others restart from the consensus: docs/algorithm.md says that they lose it.
 TEST(Bfloat16Wire, PaperLosesWhatRoundingLeftBehind) {
   run_workers(2, [&](const Cluster& cluster) {
@@ -200,7 +242,7 @@ TEST(Bfloat16Wire, WorkersAgreeOnHalfTheBytes) {
     EXPECT_GT(consensus[rank].abs().max().item<float>(), 0);
     // And a header: weight, size, two numbers to check the consensus, and the rate of one group.
     EXPECT_EQ(bytes[rank],
-              kRounds * (2 * 2 * 1008 * (kWorkers - 1) / kWorkers + 2 * 8 * 5 * (kWorkers - 1) / kWorkers));
+              kRounds * (2 * 2 * 1008 * (kWorkers - 1) / kWorkers + 2 * 8 * 6 * (kWorkers - 1) / kWorkers));
   }
 }
 
