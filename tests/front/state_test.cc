@@ -353,6 +353,7 @@ TEST(State, ASnapshotDoesNotWaitForTheWire) {
       step(0);
       step(1);
       step(2);
+      sync.settle();  // blocks travel in two stages: the second may be yet to come
       together->barrier()->wait();
       both.arrive_and_wait();
       gate.close();
