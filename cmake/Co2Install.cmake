@@ -1,5 +1,5 @@
-# What `cmake --install` puts in place: include/co2, the library, the program, examples, and the CMake package with
-# co2::co2.
+# What `cmake --install` puts in place: include/co2, the library, the program, examples, studies, and the CMake package
+# with co2::co2.
 include(CMakePackageConfigHelpers)
 set(_co2_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/co2)
 
@@ -22,6 +22,8 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 if(TARGET co2_program)  # src/cli installs it
+  file(GLOB _co2_studies CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/studies/*.toml)
+  install(FILES ${_co2_studies} DESTINATION ${CMAKE_INSTALL_DATADIR}/co2/studies)
   # It finds LibTorch where it was built against it. Said outright, as CMake drops folders inside the source tree (.venv)
   # from the path that it derives by itself.
   set_target_properties(co2_program PROPERTIES INSTALL_RPATH "${CO2_TORCH_HOME}/lib")

@@ -52,7 +52,7 @@ void set_standard(int fd, int source) {
     if (spec.standard[fd] >= 0) set_standard(fd, spec.standard[fd]);
   }
   if (spec.close_others) close_others_at_exec();
-  if (spec.inherit >= 0) fcntl(spec.inherit, F_SETFD, 0);
+  for (const int fd : spec.inherit) fcntl(fd, F_SETFD, 0);
   if (!spec.cores.empty()) pin_to(spec.cores);
   struct sigaction action {};
   action.sa_handler = SIG_DFL;

@@ -17,7 +17,7 @@ struct ChildSpec {
   std::string folder{};                    ///< its working directory; empty: ours
   std::vector<int> cores{};                ///< pinned to these; empty: not pinned
   int standard[3] = {-1, -1, -1};          ///< descriptors for stdin, stdout and stderr; -1: ours
-  int inherit = -1;                        ///< one more descriptor that stays open in the child; -1: none
+  std::vector<int> inherit{};              ///< more descriptors that stay open in the child
   bool close_others = false;               ///< nothing else stays open, even if it was opened to be inherited
   bool writes_to_terminal = false;         ///< its process group is in the background, and yet it may write there
   sigset_t signal_mask{};                  ///< the mask to start with

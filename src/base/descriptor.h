@@ -1,7 +1,9 @@
 #pragma once
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <utility>
 
 namespace co2 {
@@ -24,5 +26,13 @@ class Descriptor {
  private:
   int fd_ = -1;
 };
+
+/// Whether an open file is the one that has this name now: it may have been removed, moved or replaced since.
+inline bool is_at(int fd, const std::filesystem::path& path) {
+  struct stat opened {};
+  struct stat named {};
+  return fstat(fd, &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+         opened.st_dev == named.st_dev;
+}
 
 }  // namespace co2

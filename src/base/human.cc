@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <iterator>
+#include <sstream>
 
 namespace co2 {
 
@@ -34,6 +35,30 @@ std::string clock_time(double seconds) {
   const auto whole = static_cast<long>(std::lround(seconds));
   if (whole >= 3600) return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+std::string plural(std::int64_t count, const std::string& what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+std::string wrap(const std::string& text, std::size_t width) {
+  std::istringstream words(text);
+  std::string word;
+  std::string result;
+  std::size_t column = 0;
+  while (words >> word) {
+    if (column > 0 && column + 1 + word.size() > width) {
+      result += '\n';
+      column = 0;
+    }
+    if (column > 0) {
+      result += ' ';
+      ++column;
+    }
+    result += word;
+    column += word.size();
+  }
+  return result;
 }
 
 }  // namespace co2

@@ -2,6 +2,7 @@
 
 #include <co2/error.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
@@ -125,6 +126,16 @@ std::vector<Listed> Checkpoints::list() const {
     result.push_back(std::move(checkpoint));
   }
   return result;
+}
+
+Listed Checkpoints::of_step(std::int64_t step) const {
+  std::vector<std::int64_t> steps;
+  for (Listed& each : list()) {
+    if (each.step == step) return std::move(each);
+    steps.push_back(each.step);
+  }
+  throw DataError(fmt::format("there is no checkpoint of step {} in {}, {}{}", step, folder_.parent_path().string(),
+                              steps.empty() ? "nor of any other" : "but of ", fmt::join(steps, ", ")));
 }
 
 std::string Checkpoints::problem_of(const Listed& checkpoint, const Workers& here) const {

@@ -67,6 +67,9 @@ class Checkpoints {
   /// The newest first. Reads manifests only: verify() tells whether the files are right. Throws DataError.
   std::vector<Listed> list() const;
 
+  /// The one of this step, as list() finds it. Throws DataError, which says of which steps there are some.
+  Listed of_step(std::int64_t step) const;
+
   /// The newest one whose files are right. Throws DataError if the folder itself can't be read.
   NewestGood newest_good(const Workers& here = std::nullopt) const;
 

@@ -37,11 +37,18 @@ struct CheckpointFlags {
   bool json = false;
 };
 
-std::vector<checkpoint::Listed> listed(const std::string& run) {
+checkpoint::Checkpoints of_run(const std::string& run) {
   if (!std::filesystem::is_directory(run)) {
     throw DataError(fmt::format("'{}' is no folder: name that of a run (co2 train says it in its first line)", run));
   }
-  return checkpoint::Checkpoints(run).list();
+  return checkpoint::Checkpoints(run);
+}
+
+checkpoint::Listed newest_readable(const std::string& run) {
+  for (checkpoint::Listed& each : of_run(run).list()) {
+    if (each.manifest) return std::move(each);
+  }
+  throw DataError(fmt::format("there is no checkpoint in {} that can be read", run));
 }
 
 std::int64_t bytes_of(const checkpoint::Manifest& manifest) {
@@ -60,13 +67,13 @@ ordered_json to_json(const checkpoint::Manifest& manifest) {
           {"about", about}};
 }
 
-/// One line for each; `problem_of` says what is wrong with one that has a manifest.
+/// One line for each; `problem_of` says what is wrong with one that has a manifest. If nothing is: `all_good` last.
 template <typename ProblemOf>
-int show_all(const CheckpointFlags& flags, const ProblemOf& problem_of) {
+int show_all(const CheckpointFlags& flags, const ProblemOf& problem_of, const std::string& all_good) {
   ordered_json all = ordered_json::array();
   std::string text;
   bool good = true;
-  for (const checkpoint::Listed& each : listed(flags.run)) {
+  for (const checkpoint::Listed& each : of_run(flags.run).list()) {
     const std::string problem = each.manifest ? problem_of(each) : each.problem;
     good = good && problem.empty();
     ordered_json json = each.manifest ? to_json(*each.manifest) : ordered_json{{"step", each.step}};
@@ -78,51 +85,47 @@ int show_all(const CheckpointFlags& flags, const ProblemOf& problem_of) {
     text += fmt::format("step {:>9}  {:>10}  {:>11}  {}\n", each.step, workers, size,
                         problem.empty() ? each.path.string() : fmt::format("NO GOOD: {}", problem));
   }
+  if (good) text += all_good;
   if (all.empty()) text = fmt::format("no checkpoints in {}\n", flags.run);
   processes::show(stdout, flags.json ? all.dump(2) + "\n" : text);
   return good ? 0 : DataError("").exit_code();
 }
 
 int list(const CheckpointFlags& flags) {
-  return show_all(flags, [](const checkpoint::Listed&) { return std::string(); });
+  return show_all(
+      flags, [](const checkpoint::Listed&) { return std::string(); }, "");
 }
 
 int verify(const CheckpointFlags& flags) {
-  return show_all(flags, [](const checkpoint::Listed& each) -> std::string {
+  const auto problem_of = [](const checkpoint::Listed& each) -> std::string {
     try {
       checkpoint::verify(each.path);
     } catch (const DataError& error) {
       return error.what();
     }
     return "";
-  });
+  };
+  return show_all(flags, problem_of, "all of them are good: every file is there, and fits its checksum\n");
 }
 
 int show_one(const CheckpointFlags& flags) {
-  const auto all = listed(flags.run);
-  const auto chosen = std::find_if(all.begin(), all.end(), [&](const checkpoint::Listed& each) {
-    return flags.step < 0 ? each.manifest.has_value() : each.step == flags.step;
-  });
-  if (chosen == all.end()) {
-    throw DataError(flags.step < 0 ? fmt::format("there is no checkpoint in {} that can be read", flags.run)
-                                   : fmt::format("there is no checkpoint of step {} in {}", flags.step, flags.run));
-  }
-  if (!chosen->manifest) throw DataError(chosen->problem);
-  ordered_json json = to_json(*chosen->manifest);
-  json["path"] = chosen->path.string();
+  const checkpoint::Listed chosen = flags.step < 0 ? newest_readable(flags.run) : of_run(flags.run).of_step(flags.step);
+  if (!chosen.manifest) throw DataError(chosen.problem);
+  ordered_json json = to_json(*chosen.manifest);
+  json["path"] = chosen.path.string();
   json["files"] = ordered_json::array();
-  std::string text = fmt::format("{}\n", chosen->path.string());
+  std::string text = fmt::format("{}\n", chosen.path.string());
   for (const ordered_json& facts : {json, json["about"]}) {
     for (const auto& [name, value] : facts.items()) {
       if (value.is_structured()) continue;
       text += fmt::format("  {:<12} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
     }
   }
-  for (const checkpoint::FileEntry& file : chosen->manifest->files) {
+  for (const checkpoint::FileEntry& file : chosen.manifest->files) {
     ordered_json entry = {{"name", file.name}, {"bytes", file.bytes}, {"checksum", file.checksum}};
     text += fmt::format("{}  {}\n", file.name, human_bytes(static_cast<double>(file.bytes)));
-    if (std::filesystem::exists(chosen->path / file.name)) {
-      const checkpoint::SafetensorsFile contents(chosen->path / file.name, file);
+    if (std::filesystem::exists(chosen.path / file.name)) {
+      const checkpoint::SafetensorsFile contents(chosen.path / file.name, file);
       entry["tensors"] = ordered_json::array();
       for (const checkpoint::TensorInfo& tensor : contents.header().tensors) {
         entry["tensors"].push_back({{"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}});

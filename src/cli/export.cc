@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -39,7 +40,7 @@ struct ExportFlags {
 checkpoint::Listed chosen(const ExportFlags& flags) {
   checkpoint::Checkpoints checkpoints(flags.run);
   if (flags.step >= 0) {
-    const std::filesystem::path path = checkpoints.path_of(flags.step);
+    const std::filesystem::path path = checkpoints.of_step(flags.step).path;
     return {path, flags.step, checkpoint::verify(path)};
   }
   const checkpoint::NewestGood newest = checkpoints.newest_good();

@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/human.h"
 #include "cli/help_formatter.h"
 #include "cli/program.h"
 #include "cli/train_flags.h"

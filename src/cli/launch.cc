@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/human.h"
 #include "cli/help_formatter.h"
 #include "cli/program.h"
 #include "processes/worker_group.h"

@@ -79,7 +79,12 @@ std::string table(const train::TrainConfig& config, const Recipe& recipe, std::i
     text += fmt::format(", and {} per step to the others, on average over {} steps", human_bytes(traffic.across),
                         recipe.local_steps);
   }
-  return text + ".\n";
+  text += ".\n";
+  if (recipe.adaptive) {
+    text += fmt::format("The length of rounds is chosen while training; {} steps are assumed here (--local-steps).\n",
+                        recipe.local_steps);
+  }
+  return text;
 }
 
 int run(const PlanFlags& flags) {
@@ -101,6 +106,7 @@ int run(const PlanFlags& flags) {
     return 0;
   }
   nlohmann::ordered_json json = {
+      {"task", config.task},
       {"model", config.model},
       {"parameters", shape.elements()},
       {"workers", config.workers},
@@ -110,6 +116,12 @@ int run(const PlanFlags& flags) {
       {"memory", train::memory_json(use)},
       {"bytes_per_step", {{"island", traffic.island}, {"across", traffic.across}}},
   };
+  if (recipe.exchange == Recipe::Exchange::kProgress) {
+    json["local_steps"] = recipe.local_steps;
+    json["local_steps_assumed"] = recipe.adaptive;  // they will be chosen while training
+    json["fragments"] = recipe.fragments;
+    json["wire"] = name(recipe.wire);
+  }
   json["memory"]["total"] = use.total();
   json["resident_bytes"] = plan_resident(use);
   processes::show(stdout, json.dump(2) + "\n");

@@ -179,24 +179,4 @@ void require_utf8(const std::string& flag, const std::string& text) {
   }
 }
 
-std::string wrap(const std::string& text, std::size_t width) {
-  std::istringstream words(text);
-  std::string word;
-  std::string result;
-  std::size_t column = 0;
-  while (words >> word) {
-    if (column > 0 && column + 1 + word.size() > width) {
-      result += '\n';
-      column = 0;
-    }
-    if (column > 0) {
-      result += ' ';
-      ++column;
-    }
-    result += word;
-    column += word.size();
-  }
-  return result;
-}
-
 }  // namespace co2::cli

@@ -39,7 +39,4 @@ void ask_for_subcommand(Program& program, CLI::App& command, const std::string& 
 /// Throws OptionError if an option's text is not UTF-8: results repeat it in JSON, which could not be written.
 void require_utf8(const std::string& flag, const std::string& text);
 
-/// Fits a help text into lines of `width` columns.
-std::string wrap(const std::string& text, std::size_t width);
-
 }  // namespace co2::cli

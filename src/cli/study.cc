@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 
 #include "base/cores.h"
 #include "base/files.h"
@@ -28,7 +29,8 @@ namespace {
 
 constexpr const char* kFooter = R"(
 A study file (TOML) says what is compared: options of co2 train for all runs, rows with options of their own, seeds, what
-is to be chosen by trials, and a link to tell times for. docs/studies.md has every key; studies/ has examples.
+is to be chosen by trials, and a link to tell times for. docs/studies.md has every key. The source has
+examples in studies/, an installation in share/co2/studies.
 
 Examples:
   co2 study plan studies/quick.toml                    how many runs, and how long they will take here
@@ -38,7 +40,7 @@ Examples:
 struct StudyFlags {
   std::string file;
   std::string out;
-  int jobs = 0;
+  std::optional<int> jobs;
   bool json = false;
   bool markdown = false;
   std::string svg;
@@ -83,11 +85,11 @@ void show_report(const Study& study, const study::Results& results, const StudyF
 }
 
 int jobs_of(const StudyFlags& flags) {
-  const int cores = static_cast<int>(usable_cores().size());
-  if (flags.jobs < 0 || flags.jobs > 1024) {
-    throw OptionError(fmt::format("--jobs {} is not allowed: it must be 1 to 1024, or 0 for one per core", flags.jobs));
+  if (!flags.jobs) return static_cast<int>(usable_cores().size());
+  if (*flags.jobs < 1 || *flags.jobs > 1024) {
+    throw OptionError(fmt::format("--jobs {} is not allowed: it must be 1 to 1024", *flags.jobs));
   }
-  return flags.jobs > 0 ? flags.jobs : cores;
+  return *flags.jobs;
 }
 
 int run(const StudyFlags& flags) {

@@ -67,8 +67,9 @@ struct TrainFlags {
   bool json = false;
 };
 
-int start_workers(const train::TrainConfig& config, bool json) {
+int start_workers(const train::TrainConfig& config, bool json, const FolderLock& folder) {
   processes::WorkerGroupOptions options;
+  options.inherit = {folder.descriptor()};  // if we are killed, the folder is free when they are gone, and not before
   options.command = {std::filesystem::read_symlink("/proc/self/exe"),
                      "train",
                      "--config",
@@ -197,9 +198,10 @@ int run_train(const TrainFlags& flags) {
   }
   if (!placement && config.workers > 1 && !config.virtual_workers) {
     if (config.out.empty()) config.out = train::claim_default_folder(config);
+    const FolderLock folder = train::lock_run_folder(config.out);
     config.resume ? train::resume_run_folder(config.out, config_text)
                   : train::begin_run_folder(config.out, config_text);
-    return start_workers(config, flags.json);
+    return start_workers(config, flags.json, folder);
   }
   if (flags.worker_out.empty()) return run_train_worker(config, flags.json, config_text);
   config.out = flags.worker_out;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/human.h"
 #include "cli/program.h"
 #include "train/task_type.h"
 

@@ -1,13 +1,16 @@
 #include "cli/train_worker.h"
 
+#include <ATen/ATen.h>
 #include <co2/error.h>
 #include <fmt/format.h>
 
 #include <csignal>
+#include <memory>
 #include <optional>
 
 #include "base/files.h"
 #include "cli/job.h"
+#include "cli/same_options.h"
 #include "processes/screen.h"
 #include "processes/stop_signal.h"
 #include "train/earlier_run.h"
@@ -34,20 +37,33 @@ bool trained(const train::TrainConfig& config, const std::optional<Cluster>& clu
   return !result.interrupted;
 }
 
+/// Workers stop together, and all of them say why, though the signal may have reached one of them only. Of several
+/// signals the one with the highest number. A collective.
+int signal_of_any(Communicator& workers, int mine) {
+  const at::Tensor signal = at::full({1}, mine, at::kLong);
+  workers.all_reduce(signal, ReduceOp::kMax)->wait();
+  return signal.item<int>();
+}
+
 }  // namespace
 
 int run_train_worker(const train::TrainConfig& config, bool json, const std::string& config_text) {
   std::signal(SIGPIPE, SIG_IGN);  // a `| tee` that died must not take the run along
   std::optional<Cluster> cluster;
-  if (!config.virtual_workers) cluster = Cluster::from_environment(config.cluster);
+  std::shared_ptr<Communicator> workers;
+  if (!config.virtual_workers) {
+    cluster = Cluster::from_environment(config.cluster);
+    workers = cluster->communicator("workers");
+    check_same_options(*workers, config);
+  }
   const processes::StopSignal stop;  // after the rendezvous, in which nobody would look at it
   train::RunHooks hooks;
   hooks.stop_wished = [&stop] { return stop.requested().load(); };
   if (!config_text.empty()) hooks.config_text = [&](const train::TrainConfig&) { return config_text; };
+  hooks.folder_is_taken = config_text.empty();
   try {
     if (trained(config, cluster, hooks, json)) return 0;
-    // The signal may have reached another worker only: they stop together all the same.
-    return 128 + (stop.signal() != 0 ? stop.signal() : SIGINT);
+    return 128 + (workers ? signal_of_any(*workers, stop.signal()) : stop.signal());
   } catch (const Error& error) {
     if (stop.signal() == 0) throw;
     processes::show(stderr, fmt::format("co2: stopped: {}\n", error.what()));

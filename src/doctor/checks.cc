@@ -18,13 +18,13 @@ namespace co2::doctor {
 
 namespace {
 
-// Of multiply-adds in registers. Healthy libraries reach 0.7 and more. The oldest kernels can't reach more than half where
-// the widest vectors take two cycles (Zen 4: 0.35 seen), and a quarter elsewhere.
+// Of multiply-adds in registers. Healthy libraries reach 0.7 and more. The oldest kernels can't reach more than half
+// where the widest vectors take two cycles (Zen 4: 0.35 seen), and a quarter elsewhere.
 constexpr double kSlowProduct = 0.5;
-constexpr double kSlowLink = 0.25;     // of what the interface advertises
-constexpr double kBusy = 0.7;          // of the time, from which on the processor is the limit and not the link
-constexpr double kSkew = 1.0;          // seconds
-constexpr double kStraggler = 1.25;    // times the fastest worker's step
+constexpr double kSlowLink = 0.25;   // of what the interface advertises
+constexpr double kBusy = 0.7;        // of the time, from which on the processor is the limit and not the link
+constexpr double kSkew = 1.0;        // seconds
+constexpr double kStraggler = 1.25;  // times the fastest worker's step
 constexpr double kTightMemory = 0.9;
 
 using Workers = std::vector<WorkerFacts>;

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 
 #include "base/human.h"
 #include "lab/rate.h"
+#include "lab/split.h"
 #include "outer/wire_dtype.h"
 
 namespace co2::doctor {
@@ -33,14 +35,10 @@ const char* in_words(Level level) {
   return "?";
 }
 
-std::size_t hosts_of(const Report& report) {
+std::int64_t hosts_of(const Report& report) {
   std::set<std::string> hosts;
   for (const WorkerFacts& worker : report.workers) hosts.insert(worker.host);
-  return hosts.size();
-}
-
-std::string plural(std::size_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+  return std::ssize(hosts);
 }
 
 class Text {
@@ -83,7 +81,7 @@ void add_measured(Text& text, const Report& report) {
                        human_bytes(m.memory.total()), human_bytes(m.memory.state), human_bytes(m.memory.rest)));
 }
 
-/// Strategies that come out alike share a line.
+/// Strategies that come out alike share a row, which fits a terminal of 80 columns.
 void add_expected(Text& text, const Report& report) {
   const Measurements& m = *report.measurements;
   struct Row {
@@ -98,14 +96,23 @@ void add_expected(Text& text, const Report& report) {
     Row& row = same == rows.end() ? rows.emplace_back(Row{{}, e}) : *same;
     row.names.emplace_back(name(e.strategy));
   }
+  const auto in_lines = [](const Row& row) {
+    constexpr std::size_t kMostForNames = 56;
+    return wrap(fmt::format("{}", fmt::join(row.names, ", ")), kMostForNames);
+  };
   std::size_t width = 0;
-  for (const Row& row : rows) width = std::max(width, fmt::format("{}", fmt::join(row.names, ", ")).size());
+  for (const Row& row : rows) {
+    for (const std::string_view line : lab::split(in_lines(row), '\n')) width = std::max(width, line.size());
+  }
   text.section(fmt::format("{:<{}} {:>12}  of none",
                            fmt::format("Expected with τ = {}", m.recommendation->plan.local_steps), width + 2,
                            report.unit + "/s"));
   for (const Row& row : rows) {
-    text.line(fmt::format("  {:<{}} {:>12}  {:7.3f}", fmt::format("{}", fmt::join(row.names, ", ")), width,
-                          thousands(row.expectation.units_per_second), row.expectation.of_none));
+    const std::string names = in_lines(row);
+    const std::vector<std::string_view> lines = lab::split(names, '\n');
+    for (std::size_t i = 0; i + 1 < lines.size(); ++i) text.line(fmt::format("  {}", lines[i]));
+    text.line(fmt::format("  {:<{}} {:>12}  {:7.3f}", lines.back(), width, thousands(row.expectation.units_per_second),
+                          row.expectation.of_none));
   }
 }
 
@@ -159,7 +166,7 @@ std::string in_text(const Report& report) {
       static_cast<double>(report.parameters) / 1e6,
       human_bytes(static_cast<double>(report.parameters * wire_element_bytes(report.recipe.wire, at::kFloat))),
       report.batch, report.units_per_sample == 1 ? "" : fmt::format(" × {}", report.units_per_sample), report.unit,
-      plural(report.workers.size(), "worker"), plural(hosts_of(report), "host")));
+      plural(std::ssize(report.workers), "worker"), plural(hosts_of(report), "host")));
   if (report.measurements) {
     add_measured(text, report);
     if (report.measurements->recommendation) {

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string>
 
+#include "cluster/group.h"
 #include "doctor/facts.h"
 #include "train/config.h"
-#include "cluster/group.h"
 
 namespace co2::doctor {
 

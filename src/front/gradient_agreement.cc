@@ -59,7 +59,7 @@ GradientAgreement::GradientAgreement(int place, int places, int islands)
       islands_(islands),
       coordinates_(static_cast<std::size_t>(std::max(kCoordinates / places, kFewest))) {}
 
-std::size_t GradientAgreement::width() const { return coordinates_ * static_cast<std::size_t>(places_) + 2; }
+std::size_t GradientAgreement::width() const { return of_place() * static_cast<std::size_t>(places_); }
 
 std::vector<double> GradientAgreement::sample(torch::optim::Optimizer& optimizer) {
   const at::NoGradGuard no_grad;
@@ -68,7 +68,7 @@ std::vector<double> GradientAgreement::sample(torch::optim::Optimizer& optimizer
   for (const auto& group : optimizer.param_groups()) {
     for (const auto& parameter : group.params()) elements += parameter.numel();
   }
-  double* mine = numbers.data() + coordinates_ * static_cast<std::size_t>(place_);
+  double* mine = numbers.data() + of_place() * static_cast<std::size_t>(place_);
   const auto wanted = static_cast<std::int64_t>(coordinates_);
   std::int64_t begin = 0, next = 0;  // coordinate k is element (2k + 1) / (2 · wanted) of all of them
   const auto element = [&](std::int64_t k) { return static_cast<std::int64_t>((k + 0.5) / wanted * elements); };
@@ -90,17 +90,23 @@ std::vector<double> GradientAgreement::sample(torch::optim::Optimizer& optimizer
   double squares = 0;
   for (std::size_t i = 0; i < coordinates_; ++i) squares += mine[i] * mine[i];
   if (!seen || !std::isfinite(squares)) return std::vector<double>(width(), 0.0);
-  numbers[width() - 2] = squares;
-  numbers[width() - 1] = 1;
+  mine[coordinates_] = squares;
+  mine[coordinates_ + 1] = 1;
   return numbers;
 }
 
 void GradientAgreement::take(std::span<const double> sums) {
-  const double workers = sums[width() - 1];
-  if (workers != places_ * islands_) return;
-  double square_of_mean = 0;
-  for (const double sum : sums.first(width() - 2)) square_of_mean += sum * sum / (islands_ * islands_);
-  mean_of_squares_ = kMemory * mean_of_squares_ + sums[width() - 2] / islands_;
+  double mean_of_squares = 0, square_of_mean = 0;
+  bool compared = false;
+  for (auto rest = sums; !rest.empty(); rest = rest.subspan(of_place())) {
+    const double shown = rest[coordinates_ + 1];
+    if (shown < 2) continue;  // a worker alone agrees with itself
+    compared = true;
+    mean_of_squares += rest[coordinates_] / shown;
+    for (const double sum : rest.first(coordinates_)) square_of_mean += sum * sum / (shown * shown);
+  }
+  if (!compared) return;
+  mean_of_squares_ = kMemory * mean_of_squares_ + mean_of_squares;
   square_of_mean_ = kMemory * square_of_mean_ + square_of_mean;
 }
 

@@ -37,7 +37,8 @@ class GradientAgreement {
   /// This worker's share of the sums over all workers, from the gradients that the optimizer is about to use; it must
   /// be Adam or AdamW. All zero in its first step.
   std::vector<double> sample(torch::optim::Optimizer& optimizer);
-  /// Takes in what came of it, unless a worker had nothing to show.
+  /// Takes in what came of it: at each place from the workers that had something to show, if they are at least two. One
+  /// that skips its steps, or whose gradients are not finite, does not keep the others from learning.
   void take(std::span<const double> sums);
 
   /// In [1, √islands]; 1 before anything is known.
@@ -49,6 +50,8 @@ class GradientAgreement {
 
  private:
   double most() const;
+  /// Numbers about a place: its coordinates, the sum of their squares, and how many workers have shown them.
+  std::size_t of_place() const { return coordinates_ + 2; }
 
   const int place_, places_, islands_;
   const std::size_t coordinates_;                    // of each place

@@ -1,8 +1,5 @@
 #include "front/rate_factor.h"
 
-#include <co2/error.h>
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "sync/visiting.h"

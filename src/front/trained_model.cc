@@ -111,8 +111,8 @@ TrainedModel trained_model(torch::nn::Module& model, const torch::optim::Optimiz
     result.second_moments = [&optimizer](const std::vector<TrainedTensor>& trained_tensors) {
       std::vector<SecondMoment> moments;
       for (const TrainedTensor& each : trained_tensors) {
-        moments.push_back({second_moment_of(optimizer, each.tensor),
-                           second_moment_decay(optimizer.param_groups()[each.group])});
+        moments.push_back(
+            {second_moment_of(optimizer, each.tensor), second_moment_decay(optimizer.param_groups()[each.group])});
       }
       return moments;
     };

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "options/wires.h"
+
 namespace co2 {
 
 Recipe placed(Recipe recipe, int workers) {
@@ -27,6 +29,10 @@ Recipe placed(Recipe recipe, int workers) {
         fmt::format("zero = {} is not allowed with islands of one worker, which have nobody to share with: set "
                     "island_size to the number of workers that do, or leave zero out",
                     recipe.zero));
+  }
+  if (recipe.island_size == workers && in_blocks(recipe.wire)) {  // what is told to nobody needs no rounding
+    recipe.wire = Wire::kPlain;
+    recipe.adaptive_wire = false;
   }
   if (recipe.island_size == 1) recipe.zero = 0;  // a worker on its own: the same program runs there too
   if (recipe.agree_moments > 0 && recipe.island_size > 1 && recipe.zero == 0) {

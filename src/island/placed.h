@@ -6,9 +6,9 @@
 
 namespace co2 {
 
-/// A recipe as it is carried out by so many workers: `ddp` is one island of all of them, and a worker on its own has
-/// nothing to shard. Throws OptionError if they can't be divided into islands of the wanted size, or if ZeRO is wanted
-/// in islands of one.
+/// A recipe as it is carried out by so many workers: `ddp` is one island of all of them, a worker on its own has
+/// nothing to shard, and an island on its own sends no blocks. Throws OptionError if they can't be divided into islands
+/// of the wanted size, or if ZeRO is wanted in islands of one.
 Recipe placed(Recipe recipe, int workers);
 
 /// The inner optimizer trains a worker's shard in place of the model's parameters.

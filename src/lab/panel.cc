@@ -197,15 +197,21 @@ void fit(Panel& panel) {
 }
 
 std::string picture(std::vector<Panel> panels, std::size_t lines, const std::string& alt) {
-  constexpr double kLabelColumn = 190;  // to the right of a panel
-  constexpr double kNumberColumn = 80;  // to the left
+  constexpr double kNumberColumn = 80;  // to the left of a panel
+  double label_column = 190;            // to the right
+  for (const Panel& panel : panels) {
+    for (const Series& series : panel.series) {
+      constexpr double kLetter = 8;  // about as wide as a bold one is
+      label_column = std::max(label_column, 30 + kLetter * static_cast<double>(series.label.size()));
+    }
+  }
   double left = kNumberColumn + 10;
   for (Panel& panel : panels) {
     panel.left = left;
     panel.top = 60;
     panel.width = 380;
     panel.height = std::max(330.0, 18.0 * static_cast<double>(lines));
-    left += panel.width + kLabelColumn + kNumberColumn;
+    left += panel.width + label_column + kNumberColumn;
   }
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "

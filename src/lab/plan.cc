@@ -123,6 +123,8 @@ void check_train_flags(const std::vector<std::string>& flags) {
     if (name == "--strategy") instead("write --strategies before --");
     if (name == "--workers") instead("write --workers before --");
     if (name == "--out" || name == "--worker-out") instead("write --out before --");
+    if (name == "--resume" || name == "--worker-resume") instead("every run of it begins anew");
+    if (name == "--virtual") instead("its workers are processes on hosts of their own");
     if (name == "--host" || name == "--port" || name == "--interface") instead("it makes the network itself");
     if (name == "--print-config" || name == "--json" || name == "--help" || name == "-h") {
       instead("it has no meaning here");

@@ -30,8 +30,6 @@ std::string speed(const Spread& spread) {
 
 std::string bytes(double value) { return std::isfinite(value) ? human_bytes(value) : "-"; }
 
-std::string plural(int count, const char* what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
-
 /// Of the item that came farthest: whoever ended the lab did not let it do all.
 int most_runs(const Table& table) {
   int most = 0;
@@ -105,7 +103,7 @@ std::string format_table(const Table& table, const LabOptions& options) {
   }
   for (const Row& row : table.rows) {
     const std::string& label = options.items[row.item].label;
-    if (row.failed > 0) text += fmt::format("  {}: {} of {} runs failed\n", label, row.failed, row.runs());
+    if (row.failed > 0) text += fmt::format("  {}: {} of {} failed\n", label, row.failed, plural(row.runs(), "run"));
     if (row.runs() < most) text += fmt::format("  {}: only {}\n", label, plural(row.runs(), "run"));
   }
   return text;

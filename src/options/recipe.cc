@@ -87,6 +87,8 @@ template <typename T>
 
 // NaN fails every comparison, so each check states what is allowed rather than what is not.
 void check_ranges(const Recipe& r) {
+  // Strategies without rounds refuse what is about them, whatever it is: check_meaning().
+  const bool has_rounds = r.exchange == Recipe::Exchange::kProgress;
   if (!(r.max_local_steps >= 1 && r.max_local_steps <= 1'000'000)) {
     reject("max_local_steps", r.max_local_steps, "1 to 1000000");
   }
@@ -97,12 +99,12 @@ void check_ranges(const Recipe& r) {
   }
   if (!(r.local_steps >= 1 && r.local_steps <= 1'000'000))
     reject("local_steps", r.local_steps, "1 to 1000000, or auto");
-  if (!r.adaptive && !(r.fragments >= 1 && r.fragments <= r.local_steps)) {
+  if (has_rounds && !r.adaptive && !(r.fragments >= 1 && r.fragments <= r.local_steps)) {
     reject("fragments", r.fragments, fmt::format("1 to local_steps ({})", r.local_steps));
   }
   if (r.island_size < 1) reject("island_size", r.island_size, "1 (every worker is one) to the number of workers");
   if (!(r.zero >= 0 && r.zero <= 3)) reject("zero", r.zero, "0 to 3");
-  if (r.delay && !(*r.delay >= 0 && *r.delay <= r.local_steps)) {
+  if (has_rounds && r.delay && !(*r.delay >= 0 && *r.delay <= r.local_steps)) {
     reject("delay", *r.delay, fmt::format("0 (blocking) to local_steps ({})", r.local_steps));
   }
   if (!(r.outer_rate > 0 && r.outer_rate <= 10)) reject("outer_rate", r.outer_rate, "above 0, at most 10");

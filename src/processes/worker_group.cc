@@ -117,7 +117,8 @@ void WorkerGroup::start_one(int rank, const std::vector<std::string>& environmen
   spec.command = options_.command;
   spec.environment = environment;
   spec.cores = cores;
-  spec.inherit = listen_fd;
+  spec.inherit = options_.inherit;
+  if (listen_fd >= 0) spec.inherit.push_back(listen_fd);
   spec.signal_mask = signals_.old_mask();
   spec.writes_to_terminal = !options_.prefix;
   // A process group in the background that reads from the terminal would be stopped.

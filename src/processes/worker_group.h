@@ -19,6 +19,7 @@ struct WorkerGroupOptions {
   int threads = 0;                          ///< per worker; 0: as many as it has cores
   bool pin = true;                          ///< keep workers off each other's cores
   bool prefix = false;                      ///< put "[rank] " before each line that a worker writes
+  std::vector<int> inherit{};               ///< descriptors that stay open in every worker
   std::chrono::milliseconds grace{10'000};  ///< from asking a worker to end to killing it
 };
 

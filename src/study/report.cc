@@ -61,12 +61,14 @@ std::vector<Line> trial_table(const StudyFile& file, const Findings& findings) {
   return table;
 }
 
+std::string runs(std::size_t count) { return plural(static_cast<std::int64_t>(count), "run"); }
+
 std::vector<std::string> notes(const StudyFile& file, const Findings& findings) {
   std::vector<std::string> notes;
   for (const Finding& finding : findings.rows) {
     const std::string& label = finding.row->label;
-    if (finding.missing > 0) notes.push_back(fmt::format("{}: {} runs are missing", label, finding.missing));
-    if (finding.failed > 0) notes.push_back(fmt::format("{}: {} runs failed", label, finding.failed));
+    if (finding.missing > 0) notes.push_back(fmt::format("{}: {} missing", label, runs(finding.missing)));
+    if (finding.failed > 0) notes.push_back(fmt::format("{}: {} failed", label, runs(finding.failed)));
     if (finding.trial() == nullptr) continue;
     for (const std::string& edge : at_the_edge(*finding.row, *finding.trial())) {
       notes.push_back(fmt::format("{}: {}; a better one may lie beyond", label, edge));
@@ -102,7 +104,7 @@ std::vector<std::string> about(const StudyFile& file, const Findings& findings) 
   if (findings.done == 0) return text;
   std::vector<std::string> versions;
   for (const auto& [version, count] : findings.versions) versions.push_back(version);
-  text.push_back(fmt::format("{} runs, {} in all, each on one core of {}; co2 {}.", findings.done,
+  text.push_back(fmt::format("{}, {} in all, each on one core of {}; co2 {}.", runs(findings.done),
                              clock_time(findings.wall_seconds), fmt::join(findings.processors, ", "),
                              fmt::join(versions, ", ")));
   return text;

@@ -3,7 +3,6 @@
 #include <co2/error.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,14 +30,10 @@ Results Results::read(const std::filesystem::path& folder, const Complete& compl
 Results Results::open(const std::filesystem::path& folder, const Complete& complete) {
   train::ensure_writable(folder);
   Results results(folder / kFile);
+  results.lock_.emplace(folder, fmt::format("another co2 study is at work in {}", folder.string()),
+                        "wait for its end, or say --out DIR for another folder");
   results.file_ = Descriptor(::open(results.path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (results.file_.get() < 0) fail(results.path_);
-  if (flock(results.file_.get(), LOCK_EX | LOCK_NB) != 0) {
-    throw DataError(
-        fmt::format("another co2 study is at work in {}: wait for its end, or say --out DIR for another "
-                    "folder",
-                    folder.string()));
-  }
   const std::size_t whole = results.load(complete);
   if (ftruncate(results.file_.get(), static_cast<off_t>(whole)) != 0) fail(results.path_);
   return results;

@@ -2,10 +2,12 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/descriptor.h"
+#include "base/folder_lock.h"
 #include "study/result.h"
 
 namespace co2::study {
@@ -39,7 +41,8 @@ class Results {
   void add_line(const std::string& line, std::size_t number, const Complete& complete);
 
   std::filesystem::path path_;
-  Descriptor file_;  // only if it was opened to add to: also the lock
+  std::optional<FolderLock> lock_;  // only if it was opened to add to
+  Descriptor file_;                 // the same
   std::map<std::string, Result> by_key_;
   std::vector<std::string> warnings_;
 };

@@ -54,7 +54,7 @@ class Runner {
 
   int run() {
     survey();
-    progress_.say(fmt::format("{} runs, {} of them done before, {} side by side, into {}", total_, done_, slots_.size(),
+    progress_.say(fmt::format("{}, {} of them done before, {} side by side, into {}", all_runs(), done_, slots_.size(),
                               folder_.string()));
     while (signal_ == 0) {
       start_what_can_start();
@@ -64,12 +64,13 @@ class Runner {
     }
     for (Slot& slot : slots_) slot.training.reset();  // ends it
     if (signal_ != 0) {
-      progress_.say(fmt::format("stopped by signal {} ({}): {} of {} runs are done, the same command goes on", signal_,
-                                strsignal(signal_), done_, total_));
+      progress_.say(fmt::format("stopped by signal {} ({}): {} of {} done, the same command goes on", signal_,
+                                strsignal(signal_), done_, all_runs()));
       return 128 + signal_;
     }
     if (failed_ > 0) {
-      progress_.say(fmt::format("{} of {} runs failed: the same command tries them again", failed_, total_));
+      progress_.say(fmt::format("{} of {} failed: the same command tries {} again", failed_, all_runs(),
+                                failed_ == 1 ? "it" : "them"));
     }
     for (const Row& row : plan_.rows) {
       if (chosen(row)) continue;
@@ -214,6 +215,8 @@ class Runner {
     return fmt::format("{}/{} done{}; {}now {}", done_, total_, failed_ > 0 ? fmt::format(", {} failed", failed_) : "",
                        left, fmt::join(labels, " | "));
   }
+
+  std::string all_runs() const { return plural(static_cast<std::int64_t>(total_), "run"); }
 
   const StudyFile& file_;
   const Plan& plan_;

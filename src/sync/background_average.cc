@@ -80,8 +80,8 @@ void BackgroundAverage::apply(const Tensors& tensors, const std::vector<double>&
     } else {
       const at::Tensor own = tensor.to(wide);
       const at::Tensor moved = own + mean - sent;
-      const at::Tensor never_negative = at::minimum(own, sent).ge_(0);
-      tensor.copy_(at::where(never_negative.to(at::kBool), at::maximum(moved, at::minimum(mean, own)), moved));
+      const at::Tensor never_negative = at::minimum(own, sent).ge(0);
+      tensor.copy_(at::where(never_negative, at::maximum(moved, at::minimum(mean, own)), moved));
     }
   });
   works_.clear();

@@ -198,6 +198,12 @@ std::vector<WireFormat::Arrived> BlockWire::sum(const Message& message, const Ra
   return result;
 }
 
+void BlockWire::scale_rest(const Message& message, std::int64_t where, double share) {
+  for (const BlockLayout::Piece& piece : message.layout->of_part(to_owners_->rank())) {
+    rest_.narrow(0, where + piece.range.begin, piece.range.size()).mul_(share);
+  }
+}
+
 std::int64_t BlockWire::wire_bytes(std::int64_t numel, Wire wire) const {
   const BlockLayout layout({{0, numel}}, wire, to_owners_->size());
   return 2 * (to_owners_->size() - 1) * layout.part_bytes();

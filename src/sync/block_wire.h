@@ -23,6 +23,7 @@ class BlockWire final : public WireFormat {
                   const std::vector<Range>& stretches) const override;
   void visit_sum(StateVisitor& visitor, const std::string& name, Message& message) const override;
   at::Tensor rest() const override { return rest_; }
+  void scale_rest(const Message& message, std::int64_t where, double share) override;
   double background_cpu_seconds() const override { return stages_.cpu_seconds(); }
 
  private:

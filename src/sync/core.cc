@@ -248,8 +248,9 @@ void Core::Impl::check_rates(const std::vector<double>& rates) const {
   }
   for (std::size_t g = 0; g < rates.size(); ++g) {
     if (rates[g] >= 0 && rates[g] <= kLargestRate) continue;
-    throw OptionError(fmt::format("the learning rate of parameter group {} is {}: it must be 0 or a positive number, at most {}",
-                                  g, rates[g], kLargestRate));
+    throw OptionError(
+        fmt::format("the learning rate of parameter group {} is {}: it must be 0 or a positive number, at most {}", g,
+                    rates[g], kLargestRate));
   }
 }
 

@@ -10,61 +10,8 @@
 #include "flat/cut.h"
 #include "options/wires.h"
 #include "outer/outer_pass.h"
-#include "sync/visiting.h"
 
 namespace co2 {
-
-Message MessagePool::take() {
-  if (!free_.empty()) {
-    Message message = std::move(free_.back());
-    free_.pop_back();
-    return message;
-  }
-  Message message = wire_.allocate(numel_, stretches_, with_sent_);
-  bytes_.add(buffer_bytes(message));
-  return message;
-}
-
-void MessagePool::give_back(Message message) {
-  message.works.clear();
-  free_.push_back(std::move(message));
-}
-
-void MessagePool::release() {
-  for (const Message& message : free_) bytes_.remove(buffer_bytes(message));
-  free_.clear();
-}
-
-void SinceLaunch::add_step(double more_samples, const std::vector<double>& rates_now) {
-  samples += more_samples;
-  steps += 1;
-  unsent_steps += 1;
-  rates.resize(rates_now.size());
-  for (std::size_t g = 0; g < rates.size(); ++g) rates[g] += rates_now[g];
-}
-
-void SinceLaunch::add(const SinceLaunch& other, double share) {
-  samples += share * other.samples;
-  steps += share * other.steps;
-  unsent_steps += share * other.unsent_steps;
-  rates.resize(std::max(rates.size(), other.rates.size()));
-  for (std::size_t g = 0; g < other.rates.size(); ++g) rates[g] += share * other.rates[g];
-}
-
-void SinceLaunch::restart(bool sent) {
-  samples = 0;
-  steps = 0;
-  if (!sent) return;
-  unsent_steps = 0;
-  rates.clear();
-}
-
-void SinceLaunch::visit(StateVisitor& visitor, const std::string& name, std::size_t groups) {
-  visit_amount(visitor, name + "/samples", samples);
-  visit_amount(visitor, name + "/steps", steps);
-  visit_amount(visitor, name + "/unsent_steps", unsent_steps);
-  co2::visit(visitor, name + "/rates", rates, groups);
-}
 
 Fragment::Fragment(int index, ExchangeContext& context, std::shared_ptr<MessagePool> pool, const Range& where,
                    const at::Tensor& consensus, const at::Tensor& momentum, std::vector<Part> parts)
@@ -157,6 +104,10 @@ void Fragment::launch(const Launch& launch) {
   const Header header = header_of(sent, launch);
   exchange.header = to_sum(header);
   exchange.header_work = context_.control.all_reduce(exchange.header, ReduceOp::kSum);
+  if (looks_for_bursts() && recipe_.restart == Restart::kKeep && recipe_.wire != Wire::kPlain &&
+      usual_.is_burst(header.known_size, exchange.steps, recipe_.clip)) {
+    exchange.left = what_rounding_leaves(exchange.message);
+  }
   since_launch_.restart(header.weight > 0 || recipe_.restart != Restart::kKeep);
   if (eager_ && header.weight > 0) {
     std::vector<at::Tensor> consensus;
@@ -192,14 +143,20 @@ Header Fragment::header_of(const WireFormat::Sent& sent, const Launch& launch) {
     for (std::size_t i = 0; i < parts_.size(); ++i) norms[parts_[i].group] += sent.norms[i];
     // Per round, also of a worker that has sent nothing for several of them.
     const double rounds = since_launch_.unsent_steps / since_launch_.steps;
-    const std::vector<double> known = known_progress(sent);
+    std::vector<bool> sure;
+    for (std::size_t g = 0; g < rates.size(); ++g) {
+      sure.push_back(residues_[g].tells_what_is_fresh(std::sqrt(norms[g].progress), rates[g], rounds));
+    }
+    const std::vector<double> known = known_progress(sent, sure);
     for (std::size_t g = 0; g < rates.size(); ++g) {
       Residue& residue = residues_[g];
       const double all = std::sqrt(norms[g].progress);
       const double size = residue.size_of(all, rates[g], rounds);
       const double of_sent = all > 0 ? size * std::sqrt(norms[g].sent) / all : 0;
+      // All that is left may be of what is known.
+      const double of_known = residue.size_of(std::sqrt(known[g]), rates[g], rounds);
       header.size += size * size;
-      if (all > 0) header.known_size += size * size * known[g] / norms[g].progress;
+      header.known_size += of_known * of_known;
       if (launch.momentum > 0) header.sent_sizes[g] = of_sent;
       const double left = keeps_rest ? std::sqrt(norms[g].left) : 0;
       residue = {left, all > 0 && std::isfinite(size) ? size * left / all : 0};  // a rate may be next to nothing
@@ -218,8 +175,8 @@ Header Fragment::header_of(const WireFormat::Sent& sent, const Launch& launch) {
 }
 
 /// Squared norm of the progress, per parameter group, in parameters of which it is known how large that usually is.
-/// Remembers which ones have moved.
-std::vector<double> Fragment::known_progress(const WireFormat::Sent& sent) {
+/// Remembers which ones have moved. In a group that is not `sure` of what is fresh, nothing is known.
+std::vector<double> Fragment::known_progress(const WireFormat::Sent& sent, const std::vector<bool>& sure) {
   std::vector<double> squared(context_.last_rates.size());
   if (!looks_for_bursts()) return squared;
   std::vector<bool> moved;
@@ -234,7 +191,7 @@ std::vector<double> Fragment::known_progress(const WireFormat::Sent& sent) {
     // Nearly always all of them are known, or none, and the norm is there already.
     std::vector<Range> known;
     for (std::size_t k = 0; k < here.size(); ++k) {
-      if (here[k] && known_.knows(moved.size() + k)) known.push_back(parameters[k]);
+      if (here[k] && sure[part.group] && known_.knows(moved.size() + k)) known.push_back(parameters[k]);
     }
     if (std::ssize(known) == std::count(here.begin(), here.end(), true)) {
       squared[part.group] += sent.norms[i].progress;
@@ -246,7 +203,33 @@ std::vector<double> Fragment::known_progress(const WireFormat::Sent& sent) {
     moved.insert(moved.end(), here.begin(), here.end());
   }
   known_.sent(moved);
+  std::size_t parameter = 0;
+  for_each_parameter([&](const Part& part, const Range&) {
+    if (!sure[part.group]) known_.forget(parameter);
+    ++parameter;
+  });
   return squared;
+}
+
+/// d - s of an exchange that has just been launched.
+at::Tensor Fragment::what_rounding_leaves(const Message& message) const {
+  at::Tensor left = consensus_.clone();
+  for (const Part& part : parts_) {
+    cut(left, part.range).sub_(part.live);
+    for (const auto& [range, sum, sent] : context_.wire.sum(message, part.range)) {
+      cut(left, range).sub_(outer::decode(sent, left.scalar_type()));
+    }
+  }
+  return left;
+}
+
+/// A burst is cut down to b of it. What rounding has left of it, here and at the owners of blocks, would be sent later
+/// on, and be most of it where there are few bits: of that, too, only b is kept.
+void Fragment::drop_what_a_burst_left(const InFlight& exchange, double burst) {
+  context_.wire.scale_rest(exchange.message, where_.begin, burst);
+  if (!exchange.left.defined()) return;  // what this worker has sent is usual
+  for (const Part& part : parts_) part.live.add_(cut(exchange.left, part.range), 1 - burst);
+  for (Residue& residue : residues_) residue.scale(burst);
 }
 
 /// The sum, and how it is to be applied. Changes nothing but what it learns about usual progress.
@@ -270,6 +253,7 @@ Fragment::Arrived Fragment::arrived(const InFlight& exchange) {
   if (looks_for_bursts()) {
     const double factor = usual_.limit({header.size, header.known_size}, exchange.steps, recipe_.clip);
     result.scale *= factor;
+    result.burst = factor;
     for (double& size : result.sizes) size *= factor;
     count_clipped(1 - factor);
   }
@@ -278,9 +262,9 @@ Fragment::Arrived Fragment::arrived(const InFlight& exchange) {
 
 /// How much of what has arrived momentum shall remember. Some of it may be what rounding has left, at workers that keep
 /// it and at owners of blocks, of a time of higher rates. It moves the consensus as it is; but in units of today's rate
-/// momentum would remember a multiple of it, and make it felt when the rate rises again. The workers know how large what they
-/// have sent is in units of its own time: no mean of it is larger, but for what owners add and take away. Each
-/// parameter group by itself, as its rate may fall while the others' do not.
+/// momentum would remember a multiple of it, and make it felt when the rate rises again. The workers know how large
+/// what they have sent is in units of its own time: no mean of it is larger, but for what owners add and take away.
+/// Each parameter group by itself, as its rate may fall while the others' do not.
 std::vector<double> Fragment::memorable_shares(const InFlight& exchange, const Arrived& arrived) const {
   std::vector<double> shares(arrived.rates.size(), 1.0);
   const Wire wire = exchange.launch.wire;
@@ -388,6 +372,7 @@ TransferTime Fragment::apply(bool finishing) {
       }
     }
   }
+  if (arrived.burst < 1 && recipe_.restart == Restart::kKeep) drop_what_a_burst_left(oldest, arrived.burst);
   if (trained_here_.looks()) trained_here_.overlook(live_parameters());
   pool_->give_back(std::move(oldest.message));
   in_flight_.pop_front();  // before anything that may throw: it must not be applied again
@@ -465,90 +450,6 @@ std::vector<Range> Fragment::stretches() const {
   std::vector<Range> ranges;
   for (const Part& part : parts_) ranges.push_back(part.range);
   return ranges;
-}
-
-void Fragment::settle() {
-  for (InFlight& exchange : in_flight_) {
-    for (const WorkPtr& work : exchange.message.works) wait_in_round(*work, exchange.launch.round);
-    if (exchange.header_work) wait_in_round(*exchange.header_work, exchange.launch.round);
-    exchange.later.show();
-  }
-}
-
-void Fragment::show_what_arrives() {
-  const bool awaited =
-      std::any_of(in_flight_.begin(), in_flight_.end(), [](const InFlight& e) { return !e.later.empty(); });
-  if (awaited) settle();
-}
-
-void Fragment::visit(Walk& walk, const std::string& name, bool with_rest) {
-  StateVisitor& visitor = walk.visitor();
-  if (walk.reads()) momentum_was_set();
-  since_launch_.visit(visitor, name + "/since_launch", context_.last_rates.size());
-  usual_.visit(visitor, name + "/usual");
-  known_.visit(visitor, name + "/known", parameter_count());
-  trained_here_.visit(visitor, name + "/trained_here", parameter_count());
-  visit_counter(visitor, name + "/launches", launches_);
-  co2::visit(visitor, name + "/left_out", left_out_);
-  residues_.resize(visit_count(visitor, name + "/residues", residues_.size(), context_.last_rates.size()));
-  for (std::size_t g = 0; g < residues_.size(); ++g) {
-    visit_amount(visitor, fmt::format("{}/residues/{}/norm", name, g), residues_[g].norm);
-    visit_amount(visitor, fmt::format("{}/residues/{}/size", name, g), residues_[g].size);
-  }
-  if (eager_) {
-    visitor.tensor(name + "/ahead", eager_->ahead());
-    visitor.tensor(name + "/own_momentum", eager_->momentum());
-  }
-  constexpr std::size_t kMost = 1 << 20;  // a round may be delayed by as many steps
-  const std::size_t count = visit_count(visitor, name + "/in_flight", in_flight_.size(), kMost);
-  if (walk.reads()) {
-    for (InFlight& exchange : in_flight_) {
-      wait_out(exchange.message.works);
-      wait_out({exchange.header_work});
-      pool_->give_back(std::move(exchange.message));
-    }
-    in_flight_.clear();
-    in_flight_.resize(count);
-  }
-  for (std::size_t i = 0; i < count; ++i) {
-    InFlight& exchange = in_flight_[i];
-    const std::string prefix = fmt::format("{}/in_flight/{}", name, i);
-    if (walk.reads()) {  // it is as if the sum had arrived here
-      exchange.message = pool_->take();
-      exchange.message.bytes = 0;
-    }
-    visit_counter(visitor, prefix + "/round", exchange.launch.round);
-    visit_counter(visitor, prefix + "/apply_step", exchange.launch.apply_step);
-    visit_amount(visitor, prefix + "/momentum", exchange.launch.momentum);
-    visit_wire(visitor, prefix + "/wire", exchange.launch.wire);
-    visit_amount(visitor, prefix + "/steps", exchange.steps);
-    visit_amount(visitor, prefix + "/moved", exchange.moved);
-    if (exchange.launch.momentum >= 1) refuse_damaged(prefix + "/momentum", exchange.launch.momentum);
-    if (walk.reads()) {
-      const std::size_t trained = exchange.launch.momentum > 0 ? parameter_count() : 0;
-      exchange.header = to_sum({.sent_sizes = std::vector<double>(sizes_told(exchange.launch)),
-                                .rates = std::vector<double>(rates_told()),
-                                .trained = std::vector<double>(trained)});
-    }
-    context_.wire.visit_sent(visitor, prefix + "/sent", exchange.message, stretches());
-    std::vector<WorkPtr> works = exchange.message.works;
-    works.push_back(exchange.header_work);
-    const bool and_rest = with_rest && i + 1 == count;
-    walk.arriving(works, exchange.launch.round, exchange.later, [=, this, &exchange](StateVisitor& to) {
-      to.tensor(prefix + "/header", exchange.header);
-      context_.wire.visit_sum(to, prefix + "/sum", exchange.message);
-      if (and_rest) context_.visit_rest(to, where_);
-    });
-  }
-  if (with_rest && count == 0) context_.visit_rest(visitor, where_);
-}
-
-void Fragment::abandon() noexcept {
-  for (const InFlight& exchange : in_flight_) {
-    wait_out(exchange.message.works);
-    wait_out({exchange.header_work});
-  }
-  in_flight_.clear();
 }
 
 }  // namespace co2

@@ -18,37 +18,15 @@
 #include "sync/eager.h"
 #include "sync/header.h"
 #include "sync/known_parameters.h"
+#include "sync/message_pool.h"
 #include "sync/residue.h"
+#include "sync/since_launch.h"
 #include "sync/trained_here.h"
 #include "sync/usual_progress.h"
 #include "sync/walk.h"
 #include "sync/wire_format.h"
-#include "trace/bytes.h"
 
 namespace co2 {
-
-/// Buffers for messages that go round: taken at a launch, given back at the apply.
-class MessagePool {
- public:
-  /// For fragments of at most so many elements in so many stretches: they differ a little, and all of them use the same
-  /// buffers.
-  MessagePool(const WireFormat& wire, std::int64_t numel, std::size_t stretches, bool with_sent)
-      : wire_(wire), numel_(numel), stretches_(stretches), with_sent_(with_sent) {}
-  Message take();
-  void give_back(Message message);
-  /// Frees the buffers that nobody has taken.
-  void release();
-  /// The most that it has held at once.
-  std::int64_t most_bytes() const { return bytes_.most(); }
-
- private:
-  const WireFormat& wire_;
-  const std::int64_t numel_;
-  const std::size_t stretches_;
-  const bool with_sent_;
-  PeakBytes bytes_;
-  std::vector<Message> free_;
-};
 
 /// What all fragments of an exchange share.
 struct ExchangeContext {
@@ -62,21 +40,6 @@ struct ExchangeContext {
   std::vector<double> last_rates;  ///< the last positive γ that was agreed on, per parameter group
   Clipping clipping;
   std::int64_t left_out;  ///< exchanges that this worker's progress had no part in, because it was not finite
-};
-
-/// What a worker has done on a fragment since its last launch.
-struct SinceLaunch {
-  double samples = 0;
-  double steps = 0;
-  double unsent_steps = 0;    ///< also of rounds before that, in which it sent nothing and kept its progress
-  std::vector<double> rates;  ///< their sum over the unsent steps, per parameter group
-
-  void add_step(double more_samples, const std::vector<double>& rates_now);
-  /// It was launched, and what it stood for was sent, or is kept.
-  void restart(bool sent);
-  /// A share of what another fragment has, whose elements this one takes over.
-  void add(const SinceLaunch& other, double share);
-  void visit(StateVisitor& visitor, const std::string& name, std::size_t groups);
 };
 
 /// What the round decides about an exchange that it launches. It goes with the exchange.
@@ -152,6 +115,7 @@ class Fragment {
     Launch launch;
     double steps = 0;   ///< that the progress was made in
     double moved = 0;   ///< how far the consensus has moved since this progress was measured, ‖x_now - x_then‖
+    at::Tensor left;    ///< what rounding has left of this worker's part, if that may be a burst; otherwise undefined
     Walk::Later later;  ///< what is to be shown of it once it is here
   };
   /// The sum of all workers' progress, and all that it takes to apply it: the same on all of them.
@@ -160,6 +124,7 @@ class Fragment {
     double total_weight = 0;
     std::vector<double> rates;    ///< γ, per parameter group
     double scale = 0;             ///< of the sum: 1 / (Σw Λ), and less if it is a burst
+    double burst = 1;             ///< b: by how much less
     std::vector<double> sizes;    ///< of what workers have sent, in units of the rates at which it was made, per group
     std::vector<double> trained;  ///< how many workers have trained each parameter
   };
@@ -173,7 +138,9 @@ class Fragment {
   std::vector<Range> parameters_in_shard() const;
   Header header_of(const WireFormat::Sent& sent, const Launch& launch);
   bool looks_for_bursts() const { return recipe_.clip > 0 && recipe_.clip_mode == ClipMode::kUsual; }
-  std::vector<double> known_progress(const WireFormat::Sent& sent);
+  std::vector<double> known_progress(const WireFormat::Sent& sent, const std::vector<bool>& sure);
+  at::Tensor what_rounding_leaves(const Message& message) const;
+  void drop_what_a_burst_left(const InFlight& exchange, double burst);
   std::vector<double> trained_here(bool sends);
   void rest_what_nobody_trains(const Arrived& arrived) const;
   std::size_t rates_told() const { return recipe_.rate_units ? context_.last_rates.size() : 0; }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "flat/cut.h"
 #include "outer/outer_pass.h"
@@ -108,23 +109,14 @@ void KnownParameters::include(std::size_t parameter, const KnownParameters& othe
 }
 
 void KnownParameters::visit(StateVisitor& visitor, const std::string& name, std::size_t parameters) {
-  const std::size_t count = visit_count(visitor, name + "/count", memories_.size(), parameters);
-  if (count != 0 && count != parameters) refuse_damaged(name + "/count", static_cast<double>(count));
-  memories_.resize(count);
-  if (count == 0) return;
-  const at::Tensor values = at::empty({2, static_cast<std::int64_t>(count)}, at::kLong);
-  auto* const sent = values.data_ptr<std::int64_t>();
-  auto* const rested = sent + count;
-  for (std::size_t i = 0; i < count; ++i) {
-    sent[i] = memories_[i].sent;
-    rested[i] = memories_[i].rested;
-  }
-  visitor.tensor(name, values);
-  for (std::size_t i = 0; i < count; ++i) {
-    if (sent[i] < 0 || sent[i] > kToKnow) refuse_damaged(name + "/sent", static_cast<double>(sent[i]));
-    if (rested[i] < 0 || rested[i] >= kToForget) refuse_damaged(name + "/rested", static_cast<double>(rested[i]));
-    memories_[i] = {static_cast<int>(sent[i]), static_cast<int>(rested[i])};
-  }
+  visit_pairs(
+      visitor, name, memories_, parameters,
+      [](const Memory& memory) { return std::pair<std::int64_t, std::int64_t>(memory.sent, memory.rested); },
+      [&](std::int64_t sent, std::int64_t rested) {
+        if (sent < 0 || sent > kToKnow) refuse_damaged(name + "/sent", static_cast<double>(sent));
+        if (rested < 0 || rested >= kToForget) refuse_damaged(name + "/rested", static_cast<double>(rested));
+        return Memory{static_cast<int>(sent), static_cast<int>(rested)};
+      });
 }
 
 }  // namespace co2

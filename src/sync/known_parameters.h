@@ -25,6 +25,8 @@ class KnownParameters {
 
   /// Progress is sent of those that have moved, and of them alone. The first time, it hears how many there are.
   void sent(const std::vector<bool>& moved);
+  /// Nobody can tell how large its progress is for now.
+  void forget(std::size_t parameter) { memories_[parameter] = {}; }
   /// A parameter that another cut of the model has taken over from that one, or a part of it: the better known counts.
   void include(std::size_t parameter, const KnownParameters& others, std::size_t other);
   void resize(std::size_t parameters) { memories_.resize(parameters); }

@@ -14,6 +14,17 @@ double Residue::size_of(double all, double rate, double rounds) const {
   return quotient(fresh, rate * rounds) + size * quotient(all - fresh, norm);
 }
 
+bool Residue::tells_what_is_fresh(double all, double rate, double rounds) const {
+  // At a steady rate, with what two bits leave of one large element among many small ones, it is 2 at most.
+  constexpr double kSure = 3;
+  return quotient(all + norm, rate * rounds) <= kSure * size_of(all, rate, rounds);
+}
+
+void Residue::scale(double share) {
+  norm *= share;
+  size *= share;
+}
+
 void Residue::include(const Residue& other, double share) {
   norm = std::hypot(norm, std::sqrt(share) * other.norm);
   size = std::hypot(size, std::sqrt(share) * other.size);

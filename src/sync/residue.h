@@ -14,6 +14,11 @@ struct Residue {
 
   /// The size of all that there is now, with fresh progress made at `rate` and in so many rounds.
   double size_of(double all, double rate, double rounds) const;
+  /// Whether that tells how large fresh progress is: it may point against what was left, and be as long as all + norm.
+  /// Not while what was left at a much higher rate, or in a pause, outweighs what has come since.
+  bool tells_what_is_fresh(double all, double rate, double rounds) const;
+  /// As much of it is dropped as this leaves.
+  void scale(double share);
   /// The same of elements that another cut of the model takes over: a share of them.
   void include(const Residue& other, double share);
 };

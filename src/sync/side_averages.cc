@@ -34,8 +34,8 @@ SideAverages::SideAverages(const Recipe& recipe, const TrainedModel& model, cons
     // A sum in bfloat16 would be off by more than what a step changes, with a usual β₂, and v would stay where it is.
     const auto wire = at::TensorOptions(at::kFloat).device(model.parameters.front().tensor.device());
     of_moments_ = std::make_unique<BackgroundAverage>(
-        island.another_across("second moments"),
-        BackgroundAverage::Form{std::move(sizes), wire, recipe.bucket_bytes}, trace);
+        island.another_across("second moments"), BackgroundAverage::Form{std::move(sizes), wire, recipe.bucket_bytes},
+        trace);
   }
 }
 
@@ -84,14 +84,14 @@ void SideAverages::exchange_moments(std::int64_t round) {
   if (recipe_.delay == 0) apply_moments(moments);
 }
 
-void SideAverages::exchange_buffers(std::int64_t round) {
+void SideAverages::exchange_buffers(std::int64_t round, bool at_once) {
   of_buffers_->apply(buffers_);
   of_buffers_->launch(buffers_, round);
-  if (recipe_.delay == 0) of_buffers_->apply(buffers_);
+  if (at_once) of_buffers_->apply(buffers_);
 }
 
 void SideAverages::after_step(const Step& step) {
-  if (of_buffers_) step.round_ends ? exchange_buffers(step.round) : of_buffers_->check();
+  if (of_buffers_) step.round_ends ? exchange_buffers(step.round, recipe_.delay == 0) : of_buffers_->check();
   if (of_moments_) {
     if (step.updated) ++since_moments_;
     step.steps % recipe_.agree_moments == 0 ? exchange_moments(step.round) : of_moments_->check();
@@ -99,11 +99,7 @@ void SideAverages::after_step(const Step& step) {
 }
 
 void SideAverages::finish(std::int64_t round) {
-  if (of_buffers_) {
-    of_buffers_->apply(buffers_);
-    of_buffers_->launch(buffers_, round);
-    of_buffers_->apply(buffers_);
-  }
+  if (of_buffers_) exchange_buffers(round, /*at_once=*/true);
   if (of_moments_) apply_moments(second_moments());
 }
 

@@ -43,7 +43,7 @@ class SideAverages {
 
  private:
   std::vector<SecondMoment> second_moments() const;
-  void exchange_buffers(std::int64_t round);
+  void exchange_buffers(std::int64_t round, bool at_once);
   void exchange_moments(std::int64_t round);
   void apply_moments(const std::vector<SecondMoment>& moments);
 

@@ -1,6 +1,6 @@
 #include "sync/trained_here.h"
 
-#include <ATen/ops/empty.h>
+#include <utility>
 
 #include "flat/checksum.h"
 #include "sync/visiting.h"
@@ -35,19 +35,14 @@ std::vector<double> TrainedHere::answer() const {
 }
 
 void TrainedHere::visit(StateVisitor& visitor, const std::string& name, std::size_t parameters) {
-  const std::size_t count = visit_count(visitor, name + "/count", seen_.size(), parameters);
-  if (count != 0 && count != parameters) refuse_damaged(name + "/count", static_cast<double>(count));
-  seen_.resize(count);
-  if (count == 0) return;
-  const at::Tensor values = at::empty({2, static_cast<std::int64_t>(count)}, at::kLong);
-  auto* const checksums = values.data_ptr<std::int64_t>();
-  auto* const trained = checksums + count;
-  for (std::size_t i = 0; i < count; ++i) {
-    checksums[i] = static_cast<std::int64_t>(seen_[i].checksum);
-    trained[i] = seen_[i].trained ? 1 : 0;
-  }
-  visitor.tensor(name, values);
-  for (std::size_t i = 0; i < count; ++i) seen_[i] = {static_cast<std::uint64_t>(checksums[i]), trained[i] != 0};
+  visit_pairs(
+      visitor, name, seen_, parameters,
+      [](const Seen& seen) {
+        return std::pair<std::int64_t, std::int64_t>(static_cast<std::int64_t>(seen.checksum), seen.trained ? 1 : 0);
+      },
+      [](std::int64_t checksum, std::int64_t trained) {
+        return Seen{static_cast<std::uint64_t>(checksum), trained != 0};
+      });
 }
 
 }  // namespace co2

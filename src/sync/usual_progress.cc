@@ -18,12 +18,14 @@ double UsualProgress::after(double steps) const {
   return size_ * std::max(longer, std::sqrt(longer));
 }
 
+bool UsualProgress::is_burst(double known, double steps, double most) const {
+  return seen_ == kToKnow && known > most * after(steps);
+}
+
 double UsualProgress::limit(const Size& size, double steps, double most) {
   if (!(size.all > 0) || !std::isfinite(size.all) || !(steps > 0)) return 1;
   const double usual = after(steps);
-  const double allowed = most * usual;
-  const bool burst = seen_ == kToKnow && size.known > allowed;
-  const double factor = burst ? allowed / size.known : 1;
+  const double factor = is_burst(size.known, steps, most) ? most * usual / size.known : 1;
   seen_ = std::min(seen_ + 1, kToKnow);
   size_ = std::max(factor * size.all, kFading * usual);
   steps_ = steps;

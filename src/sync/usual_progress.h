@@ -28,6 +28,8 @@ class UsualProgress {
   /// the first two, because inner optimizers with momentum take their time to get going, and for one that is not
   /// finite, which no factor would mend.
   double limit(const Size& size, double steps, double most);
+  /// Whether so much, all of it known, is more than `most` times what is usual.
+  bool is_burst(double known, double steps, double most) const;
 
   /// For elements that come from several fragments: the largest of them.
   void include(const UsualProgress& other);

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <iterator>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace co2 {
@@ -85,6 +86,23 @@ void visit_as_tensor(StateVisitor& visitor, const std::string& name, Numbers& nu
   std::copy(numbers.begin(), numbers.end(), values.data_ptr<double>());
   visitor.tensor(name, values);
   std::copy_n(values.const_data_ptr<double>(), numbers.size(), numbers.begin());
+}
+
+/// Two whole numbers about each of `number` parameters, or about none of them, as one tensor. `of`: a memory's pair of
+/// numbers; `from`: a memory of such a pair, which refuses what no run has.
+template <typename Memory, typename Of, typename From>
+void visit_pairs(StateVisitor& visitor, const std::string& name, std::vector<Memory>& memories, std::size_t number,
+                 const Of& of, const From& from) {
+  const std::size_t count = visit_count(visitor, name + "/count", memories.size(), number);
+  if (count != 0 && count != number) refuse_damaged(name + "/count", static_cast<double>(count));
+  memories.resize(count);
+  if (count == 0) return;
+  const at::Tensor values = at::empty({2, static_cast<std::int64_t>(count)}, at::kLong);
+  auto* const first = values.data_ptr<std::int64_t>();
+  auto* const second = first + count;
+  for (std::size_t i = 0; i < count; ++i) std::tie(first[i], second[i]) = of(memories[i]);
+  visitor.tensor(name, values);
+  for (std::size_t i = 0; i < count; ++i) memories[i] = from(first[i], second[i]);
 }
 
 }  // namespace co2

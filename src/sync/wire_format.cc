@@ -116,8 +116,6 @@ std::unique_ptr<WireFormat> make_wire(const Recipe& recipe, const Island& island
                                       std::int64_t numel) {
   check_wire(recipe.wire, like.scalar_type());
   if (!in_blocks(recipe.wire)) return make_summed_wire(recipe.wire, island.across(), like, recipe.bucket_bytes);
-  // What a worker tells only itself needs no rounding.
-  if (island.across()->size() == 1) return make_summed_wire(Wire::kPlain, island.across(), like, recipe.bucket_bytes);
   return std::make_unique<BlockWire>(island, recipe, like, numel);
 }
 

@@ -84,6 +84,8 @@ class WireFormat {
   /// What rounding the sums has left behind, in units of mean progress: of the shard, and what this worker has of it.
   /// Whoever reads or changes it must have waited for everything in flight. Undefined if nothing ever is.
   virtual at::Tensor rest() const { return {}; }
+  /// Drops all but a share of what rounding the sum of a message that has arrived left behind; `where`: as it was sent.
+  virtual void scale_rest(const Message& /*message*/, std::int64_t /*where*/, double /*share*/) {}
   /// Processor time that its own threads have used so far.
   virtual double background_cpu_seconds() const { return 0; }
 

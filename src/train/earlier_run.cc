@@ -36,6 +36,13 @@ std::optional<Results> results_in(const std::filesystem::path& folder) {
   }
 }
 
+/// A disk that was full may have had room for a summary, and not for what comes before it.
+bool has_model(const std::filesystem::path& folder) {
+  std::error_code error;
+  return std::filesystem::exists(folder / "model/model.safetensors", error) &&
+         std::filesystem::exists(folder / "model/config.json", error);
+}
+
 /// How many steps the run's newest life was to take: one that was killed has left the summary of the life before.
 std::int64_t planned_in(const std::filesystem::path& folder) {
   const auto path = folder / kConfigFile;
@@ -59,7 +66,7 @@ std::optional<std::int64_t> newest_saved(const std::filesystem::path& folder) {
 bool is_complete(const std::filesystem::path& folder, std::int64_t steps) {
   const std::optional<Results> results = results_in(folder);
   const bool finished = results && !results->interrupted && planned_in(folder) <= results->steps;
-  if (finished && steps == results->steps) return true;
+  if (finished && steps == results->steps && has_model(folder)) return true;
   const std::optional<std::int64_t> saved = newest_saved(folder);
   const std::int64_t taken = std::max(results ? results->steps : 0, saved.value_or(0));
   if (steps < taken) {
@@ -67,6 +74,12 @@ bool is_complete(const std::filesystem::path& folder, std::int64_t steps) {
         fmt::format("steps = {} is not allowed: the run in {} has taken {} already. Ask for more, or begin a new "
                     "run in another folder",
                     steps, folder.string(), taken));
+  }
+  if (results && !saved && !has_model(folder)) {
+    throw DataError(
+        fmt::format("the run in {} has taken {} steps, but has no model (model/model.safetensors, model/config.json), "
+                    "and no checkpoint to make it from: make room on the disk, and begin a new run in another folder",
+                    folder.string(), results->steps));
   }
   if (results && !saved) {
     throw DataError(fmt::format(

@@ -6,8 +6,8 @@
 
 namespace co2::train {
 
-/// Whether the run in this folder has taken `steps` steps and written its results, so that nothing is left to do. Only
-/// looks: whoever asks before a run goes on has changed nothing when the answer is no.
+/// Whether the run in this folder has taken `steps` steps and written its results, with its model, so that nothing is
+/// left to do. Only looks: whoever asks before a run goes on has changed nothing when the answer is no.
 ///
 /// Throws OptionError if it has taken more steps than that, and DataError if it has results but no checkpoint: to go on
 /// would be to begin anew, and to replace them.

@@ -119,6 +119,7 @@ class Run {
     group_.all_or_none("write to the output folder", [&] {
       if (!speaks()) return;
       if (config_.out.empty()) config_.out = claim_default_folder(config_);
+      if (!hooks_.folder_is_taken) folder_lock_.emplace(lock_run_folder(config_.out));
       result_.was_complete = config_.resume && is_complete(config_.out, config_.steps);
       if (result_.was_complete) return;
       const std::string text = hooks_.config_text ? hooks_.config_text(config_) : "";
@@ -492,7 +493,8 @@ class Run {
   const RunHooks& hooks_;
   const TaskType& type_;
   Group group_;
-  std::optional<Reporter> reporter_;  // rank 0 only
+  std::optional<FolderLock> folder_lock_;  // rank 0 only, unless whoever started us has it
+  std::optional<Reporter> reporter_;       // rank 0 only
   std::unique_ptr<Task> task_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   std::optional<Synchronizer> sync_;

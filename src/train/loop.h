@@ -17,6 +17,8 @@ struct RunHooks {
   std::function<bool()> stop_wished{};
   /// The text of config.json for the configuration as it was resolved; without it that file is left alone.
   std::function<std::string(const TrainConfig&)> config_text{};
+  /// Whoever started this worker has taken config.out for this run (lock_run_folder()); otherwise rank 0 does.
+  bool folder_is_taken = false;
   /// Where rank 0 shows progress.
   std::FILE* screen = stderr;
 };

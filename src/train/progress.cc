@@ -173,11 +173,12 @@ void Progress::update(const ProgressState& state) {
 }
 
 void Progress::message(const std::string& line) {
+  const std::string text = impl_->live ? wrap(line, processes::screen_width(impl_->stream)) : line;
   if (!impl_->drawn) {
-    processes::show(impl_->stream, line + "\n");
+    processes::show(impl_->stream, text + "\n");
     return;
   }
-  processes::show(impl_->stream, fmt::format("\r\033[K{}\n", line));
+  processes::show(impl_->stream, fmt::format("\r\033[K{}\n", text));
   impl_->show();
 }
 

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/human.h"
+#include "sync/round.h"
 #include "train/recipe_text.h"
 
 namespace co2::train {
@@ -17,6 +19,15 @@ void Reporter::describe(const RunResult& run, const TrainConfig& config, int wor
                       static_cast<double>(run.data.bytes) / 1e6, workers, workers == 1 ? "" : "s",
                       name(run.recipe.strategy), run.out.string()));
   if (run.recipe.zero < config.sync.zero) message(nothing_to_shard_text(config.sync.zero));
+  const Recipe& recipe = run.recipe;
+  const bool planned = recipe.exchange == Recipe::Exchange::kProgress && !recipe.adaptive;
+  if (!planned || workers == recipe.island_size) return;
+  const Round first{.local_steps = recipe.local_steps, .fragments = recipe.fragments};
+  if (first.launch_step(0) <= config.steps) return;
+  message(
+      fmt::format("the workers exchange nothing before the end: the run has {}, and the first exchange would be "
+                  "after step {} (--local-steps {})",
+                  plural(config.steps, "step"), first.launch_step(0), recipe.local_steps));
 }
 
 void Reporter::loss(double loss, std::int64_t last_step, double units_per_second) {
@@ -55,9 +66,9 @@ void Reporter::rate_factor(double factor, double learning_rate) {
 void Reporter::left_out(double exchanges, std::int64_t last_step) {
   if (exchanges == 0 || std::exchange(warned_of_left_out_, true)) return;
   message(fmt::format(
-      "progress that was not finite was left out of {:.0f} exchanges up to step {}, and the other workers went on "
-      "without it: lower the rate, or look at that worker's data",
-      exchanges, last_step));
+      "progress that was not finite was left out of {} up to step {}, and the other workers went on without it: lower "
+      "the rate, or look at that worker's data",
+      plural(std::llround(exchanges), "exchange"), last_step));
 }
 
 void Reporter::saved(const SaveReport& report) {
@@ -97,6 +108,13 @@ void Reporter::record(const Point& point, const Evaluation& evaluation) {
   message(line);
 }
 
+void Reporter::begin_metrics(const std::filesystem::path& path, std::optional<std::int64_t> go_on_after) {
+  metrics_.emplace(path, words_, go_on_after);
+  if (metrics_->missing() == 0) return;
+  message(fmt::format("{} has lost {} of the {} lines that it had at the checkpoint: it goes on without them",
+                      path.string(), metrics_->missing(), *go_on_after));
+}
+
 std::int64_t Reporter::sync_metrics() {
   metrics_->sync();
   tell_of_metrics();
@@ -112,7 +130,7 @@ void Reporter::tell_of_metrics() {
   if (metrics_->problem().empty()) {
     warned_of_metrics_ = false;
   } else if (!std::exchange(warned_of_metrics_, true)) {
-    message(fmt::format("{}; training goes on, and what waits is written when there is room", metrics_->problem()));
+    message(fmt::format("{}; training goes on, and ends with an error unless that is put right", metrics_->problem()));
   }
 }
 

@@ -22,10 +22,8 @@ class Reporter {
   Reporter(std::FILE* screen, const TaskWords& words) : words_(words), screen_(screen, words) {}
 
   void message(const std::string& line) { screen_.message(line); }
-  /// Throws DataError.
-  void begin_metrics(const std::filesystem::path& path, std::optional<std::int64_t> go_on_after) {
-    metrics_.emplace(path, words_, go_on_after);
-  }
+  /// Says if lines are missing after which it was to go on. Throws DataError.
+  void begin_metrics(const std::filesystem::path& path, std::optional<std::int64_t> go_on_after);
   /// How many lines there are. They are on disk when it returns, unless it says that there is no room.
   std::int64_t sync_metrics();
   /// Throws DataError if some could not be written to the end.

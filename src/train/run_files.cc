@@ -8,12 +8,14 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <system_error>
 
+#include "base/descriptor.h"
 #include "base/files.h"
 #include "train/config.h"
 #include "train/folders.h"
@@ -49,6 +51,7 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, TaskWords words, std
   if (go_on_after) {
     const std::vector<std::string> kept = first_lines(path, *go_on_after);
     lines_ = std::ssize(kept);
+    missing_ = *go_on_after - lines_;
     write_atomically(path, [&](const auto& append) {
       for (const std::string& line : kept) append(line + "\n");
     });
@@ -69,6 +72,9 @@ void MetricsFile::write_what_waits() {
       return;
     }
     unwritten_.erase(0, static_cast<std::size_t>(written));
+  }
+  if (!is_at(file_, path_)) {
+    problem_ = fmt::format("{} was removed or moved while the run was writing to it", path_.string());
   }
 }
 
@@ -126,6 +132,13 @@ std::filesystem::path claim_default_folder(const std::string& what) {
 
 std::filesystem::path claim_default_folder(const TrainConfig& config) {
   return claim_default_folder(fmt::format("{}-{}-{}", config.task, model_of(config), name(config.sync.strategy)));
+}
+
+FolderLock lock_run_folder(const std::filesystem::path& folder) {
+  constexpr std::chrono::seconds kToEnd{5};  // for workers that have been killed, or whose run has just ended
+  ensure_writable(folder);
+  return {folder, fmt::format("a run is at work in {}", folder.string()),
+          "wait for its end, or stop it (it saves, and --resume then goes on), or choose another folder", kToEnd};
 }
 
 void begin_run_folder(const std::filesystem::path& folder, const std::string& config_text) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/folder_lock.h"
 #include "train/task_type.h"
 
 namespace co2::train {
@@ -37,7 +38,8 @@ struct Metrics {
 };
 
 /// metrics.jsonl: whole lines, in the file as soon as they are known. A full disk is no reason to lose a run: what
-/// could not be written waits, and goes out with the next line for which there is room.
+/// could not be written waits, and goes out with the next line for which there is room. Nor is a
+/// file that somebody removes: it is a problem() to the end.
 class MetricsFile {
  public:
   /// Begins a new file, or goes on with that of an earlier life of the run, after as many lines as there were when it
@@ -51,6 +53,8 @@ class MetricsFile {
   /// Everything so far is on disk when it returns, unless there is a problem().
   void sync();
   std::int64_t lines() const { return lines_; }
+  /// Of those after which it was to go on, how many were not there.
+  std::int64_t missing() const { return missing_; }
   /// Why the last attempt to write did not succeed; empty if nothing waits.
   const std::string& problem() const { return problem_; }
 
@@ -60,6 +64,7 @@ class MetricsFile {
   const std::filesystem::path path_;
   const TaskWords words_;
   std::int64_t lines_ = 0;
+  std::int64_t missing_ = 0;
   int file_ = -1;
   std::string unwritten_;
   std::string problem_;
@@ -76,6 +81,10 @@ inline constexpr auto kSummaryFile = "summary.json";
 std::filesystem::path claim_default_folder(const std::string& what);
 /// The same with <task>-<model>-<strategy>.
 std::filesystem::path claim_default_folder(const TrainConfig& config);
+
+/// Makes the folder if need be, and takes it for one run: until its end nobody else can begin or go on with one there.
+/// Throws DataError.
+FolderLock lock_run_folder(const std::filesystem::path& folder);
 
 /// Begins a run in a folder: it can be written, and config.json has `config_text`; an empty one leaves that file alone.
 /// Throws DataError, also if an earlier run is in it: nothing of that is ever removed.

@@ -49,8 +49,10 @@ Json to_json(const Recipe& recipe) {
   json["island_size"] = recipe.island_size;
   json["zero"] = recipe.zero;
   json["compute"] = name(recipe.compute);
+  json["rate_factor"] = recipe.rate_factor;
   if (recipe.exchange != Recipe::Exchange::kProgress) return json;
   json["wire"] = name(recipe.wire);
+  json["checksum"] = recipe.checksum;
   json["local_steps"] = recipe.local_steps;
   json["fragments"] = recipe.fragments;
   json["delay"] = recipe.delay ? Json(*recipe.delay) : Json(nullptr);
@@ -63,6 +65,7 @@ Json to_json(const Recipe& recipe) {
   json["clip_mode"] = name(recipe.clip_mode);
   json["restart"] = name(recipe.restart);
   json["mix"] = recipe.mix;
+  json["agree_moments"] = recipe.agree_moments;
   return json;
 }
 
@@ -227,15 +230,19 @@ std::string format_summary(const RunResult& result) {
       fmt::format("{:.2f} s, {} sent per worker ({} per step)", result.transfer_seconds(),
                   human_bytes(result.bytes_per_worker()), human_bytes(result.bytes_per_worker() / steps)));
   row("exposed", fmt::format("{:.2f} s", result.exposed_seconds()));
-  row("overlap", fmt::format("{:.1f} % of the communication was hidden", 100 * result.overlap()));
+  if (result.bytes_per_worker() > 0) {
+    row("overlap", fmt::format("{:.1f} % of the communication was hidden", 100 * result.overlap()));
+  }
   if (const Clipping& clipping = result.clipping; clipping.exchanges > 0) {
-    row("clip", clipping.clipped == 0 ? fmt::format("took nothing from {} exchanges", clipping.exchanges)
-                                      : fmt::format("took {:.0f} % of {} of {} exchanges",
+    const std::string exchanges = plural(clipping.exchanges, "exchange");
+    row("clip", clipping.clipped == 0 ? "took nothing from " + exchanges
+                                      : fmt::format("took {:.0f} % of {} of {}",
                                                     100 * clipping.lost / static_cast<double>(clipping.clipped),
-                                                    clipping.clipped, clipping.exchanges));
+                                                    clipping.clipped, exchanges));
   }
   if (result.left_out() > 0) {
-    row("left out", fmt::format("progress that was not finite, from {} exchanges of a fragment", result.left_out()));
+    row("left out",
+        fmt::format("progress that was not finite, from {} of a fragment", plural(result.left_out(), "exchange")));
   }
   if (result.final_exchange_seconds > 0) {
     row("final average", fmt::format("{:.2f} s, once, at the end", result.final_exchange_seconds));

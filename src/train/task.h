@@ -23,6 +23,9 @@ struct DataDescription {
   std::int64_t bytes = 0;
 };
 
+/// Said instead of what Task::sample() shows, by a run that has diverged.
+inline constexpr const char* kNoSample = "there is no sample, as what the model computes is not finite";
+
 /// A workload: a model, its data and its loss. The training loop knows nothing else about it but its TaskType. Each
 /// worker has one.
 ///

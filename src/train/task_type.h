@@ -30,7 +30,7 @@ struct TaskContext {
   int rank = 0;
   int size = 1;
   std::function<bool(bool)> agree;              ///< true on all workers if given true on all; a collective
-  std::function<void(const std::string&)> say;  ///< a line for the user
+  std::function<void(const std::string&)> say;  ///< a line for the user, as long as the task lives
   std::function<bool()> cancelled;              ///< a wish to stop
 };
 

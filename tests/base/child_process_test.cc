@@ -48,7 +48,7 @@ TEST_F(ChildProcessTest, KeepsOpenWhatWasToBeInheritedUnlessAllOthersAreClosed) 
   EXPECT_EQ(run(spec), 0);
   EXPECT_EQ(output(), "0 1\n");
   spec.close_others = true;
-  spec.inherit = kept.get();
+  spec.inherit = {kept.get()};
   EXPECT_EQ(run(spec), 0);
   EXPECT_EQ(output(), "1 0\n");
 }

@@ -166,6 +166,16 @@ TEST(Progress, MessageStandsAboveTheLiveLine) {
   EXPECT_EQ(screen.written(), "\r\n");
 }
 
+TEST(Progress, MessagesBreakBetweenWordsOnATerminalOnly) {
+  const Variable terminal_name("TERM", "xterm");
+  Terminal terminal(20);
+  Progress(terminal.stream(), TaskWords{}).message("a message that is longer than the screen is wide");
+  EXPECT_EQ(terminal.written(), "a message that is\r\nlonger than the\r\nscreen is wide\r\n");
+  const Variable no_terminal("TERM", "dumb");
+  Progress(terminal.stream(), TaskWords{}).message("a message that is longer than the screen is wide");
+  EXPECT_EQ(terminal.written(), "a message that is longer than the screen is wide\r\n");
+}
+
 TEST(Progress, LiveLineIsRedrawnAtMostTenTimesASecond) {
   const Variable terminal("TERM", "xterm");
   Terminal screen(80);

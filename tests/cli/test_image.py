@@ -47,6 +47,18 @@ def test_two_workers_train_in_every_layout(layout, tmp_path):
     assert again.returncode == 0, again.stderr
 
 
+def test_a_run_that_diverges_guesses_nothing(tmp_path):
+    run = tmp_path / "run"
+    # Batch norm survives much: a decay of more than all turns weights over, and makes them larger in every step.
+    result = co2("train", *SMALL, "--workers", 2, "--virtual", "--strategy", "ddp", "--steps", 20, "--learning-rate",
+                 100, "--weight-decay", 1, "--rate-factor", 1000, "--out", run)
+    assert result.returncode == 0, result.stderr
+    assert "there is no sample, as what the model computes is not finite" in result.stderr
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["metrics"]["accuracy"] is None and summary["sample"] == ""
+    assert not (run / "predictions.png").exists() and (run / "model/model.safetensors").exists()
+
+
 def test_plan_and_doctor_know_it():
     plan = json.loads(co2("plan", "memory", "image", "--images", "cifar-10", "--model", "resnet-20", "--json").stdout)
     assert plan["parameters"] == 272474

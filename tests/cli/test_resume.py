@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -85,6 +86,27 @@ def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(tmp_path
     assert resumed == sorted(resumed), "no life of it lost what an earlier one had saved"
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_run_that_is_at_work_is_left_alone(tmp_path, workers):
+    """A requeued job may begin before the one that it follows has ended."""
+    run = tmp_path / "run"
+    with Started("train", *TRAINING, "--workers", workers, "--out", run, "--steps", 100000) as started:
+        wait_for(lambda: (run / "metrics.jsonl").exists() or started.process.poll() is not None)
+        for arguments in (["--resume", run], ["--resume", run, "--workers", 3 - workers], [*TRAINING, "--out", run]):
+            refused = co2("train", *arguments)
+            assert refused.returncode == 4, refused.stderr
+            assert f"a run is at work in {run}, process {started.process.pid} on " in refused.stderr, refused.stderr
+        refused = co2("launch", "-n", 2, "--", CO2, "train", "--resume", run, "--workers", 2)
+        assert refused.returncode == 4 and "a run is at work in" in refused.stderr, refused.stderr
+        lines = (run / "metrics.jsonl").read_text().count("\n")
+        wait_for(lambda: (run / "metrics.jsonl").read_text().count("\n") > lines)
+        for pid in started.alive():
+            os.kill(pid, signal.SIGKILL)
+        again = co2("train", "--resume", run, "--steps", 4)
+        assert again.returncode == 0, again.stderr
+    assert metrics(run)[-1][0] == 4 and not (run / ".co2-lock").exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1,
                                     signal.SIGUSR2])
 def test_a_run_that_is_stopped_saves_and_goes_on(tmp_path, whole, number):
@@ -158,11 +180,55 @@ def test_a_full_disk_costs_checkpoints_and_not_the_run(tmp_path):
         assert result.returncode == 0, result.stderr
         summary = json.loads((run / "summary.json").read_text())
         assert summary["checkpoints"]["failed"] == 4 and summary["checkpoints"]["made"] == 0
-        assert "could not be made" in result.stdout and "No space left" in result.stderr, result.stderr
+        assert "could not be made" in result.stdout, result.stdout
+        # Whoever looks first finds room for its own file, or sees what the other one has written by then.
+        reasons = re.findall(r"no checkpoint of step \d+: .*(?:No space left|has room for .* needs).*", result.stderr)
+        assert len(reasons) == 4, result.stderr
         assert steps_saved(run) == [] and not list(run.rglob("*partial*")), "what could not be used takes no space"
         assert weights(run)
         lines = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
         assert lines == sorted(lines) and lines[-1] == 20, "what found no room was written later"
+
+
+def test_a_run_whose_model_found_no_room_is_not_complete(tmp_path):
+    with small_disk(tmp_path / "disk", 3) as disk:
+        run = disk / "run"
+        result = train(run, "--steps", 10)
+        assert result.returncode == 4 and "No space left" in result.stderr, result.stderr
+        result = co2("train", "--resume", run)
+        assert result.returncode == 4, result.stderr
+        assert "has no model (model/model.safetensors" in result.stderr, result.stderr
+
+
+def test_a_model_that_is_missing_is_made_again_from_a_checkpoint(tmp_path):
+    run = tmp_path / "run"
+    assert train(run, "--steps", 8).returncode == 0
+    reference = weights(run)
+    shutil.rmtree(run / "model")
+    result = co2("train", "--resume", run)
+    assert result.returncode == 0 and "going on after step 8" in result.stderr, result.stderr
+    assert weights(run) == reference
+
+
+def test_a_folder_that_is_removed_is_an_error_at_the_end(tmp_path):
+    run = tmp_path / "run"
+    with Started("train", *TRAINING, "--out", run, "--steps", 60) as started:
+        wait_for(lambda: (run / "metrics.jsonl").exists() or started.process.poll() is not None)
+        shutil.rmtree(run)
+        code, _, said = started.finish()
+    assert code == 4, said
+    assert f"{run}/metrics.jsonl was removed or moved while the run was writing to it" in said
+
+
+def test_metrics_that_are_missing_are_told(tmp_path):
+    run = tmp_path / "run"
+    assert train(run, "--steps", 8).returncode == 0
+    lines = len(metrics(run))
+    (run / "metrics.jsonl").unlink()
+    result = co2("train", "--resume", run, "--steps", 10)
+    assert result.returncode == 0, result.stderr
+    assert f"{run}/metrics.jsonl has lost" in result.stderr, result.stderr
+    assert 0 < len(metrics(run)) < lines
 
 
 def becomes_a_file(folder):
@@ -240,6 +306,12 @@ def test_what_is_in_a_checkpoint_can_be_seen(tmp_path):
     assert shown.returncode == 0, shown.stderr
     for word in ("step         6", "workers      2", "worker-00001.safetensors", "consensus/transformer.wte.weight", "F32"):
         assert word in shown.stdout
+    verified = co2("checkpoint", "verify", run)
+    assert verified.returncode == 0 and "all of them are good" in verified.stdout
+    assert len(json.loads(co2("checkpoint", "verify", run, "--json").stdout)) == 2
+    missing = co2("export", run, "--step", 7)
+    assert missing.returncode == 4 and "no checkpoint of step 7 in" in missing.stderr, missing.stderr
+    assert "but of 6, 3" in missing.stderr, missing.stderr
     told = json.loads(co2("checkpoint", "show", run, "--step", 3, "--json").stdout)
     assert told["step"] == 3 and told["about"]["model"] == "nano" and len(told["files"]) == 2
 

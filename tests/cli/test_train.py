@@ -82,6 +82,60 @@ def test_a_worker_that_dies_takes_the_run_down(tmp_path):
     assert "co2: worker 1 was killed by signal 9 (Killed); ending the others" in err
 
 
+def test_a_signal_to_one_worker_is_the_reason_of_all(tmp_path):
+    with Started("launch", "-n", 3, "--", "sh", "-c", '"$@"; echo code $?', "sh", CO2, "train", *SMALL, "--steps",
+                 100000, "--out", "run", cwd=tmp_path) as run:
+        wait_for(lambda: (tmp_path / "run/metrics.jsonl").exists() and
+                 (tmp_path / "run/metrics.jsonl").stat().st_size > 0 or run.process.poll() is not None)
+        [worker] = [pid for pid in run.alive() if os.path.samefile(f"/proc/{pid}/exe", CO2) and
+                    b"RANK=1" in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")]
+        os.kill(worker, signal.SIGTERM)
+        _, out, err = run.finish()
+    assert sorted(re.findall(r"code \d+", out)) == [f"code {128 + signal.SIGTERM}"] * 3, err
+    assert json.loads((tmp_path / "run/summary.json").read_text())["interrupted"] is True
+
+
+def different_workers(tmp_path, first, second, more=()):
+    """Two workers of one run, with options of their own."""
+    script = f'case $RANK in 0) exec "$@" {first};; *) exec "$@" {second};; esac'
+    return co2("launch", "-n", 2, "--", "sh", "-c", script, "sh", CO2, "train", *SMALL, "--out", "run", *more,
+               cwd=tmp_path)
+
+
+@pytest.mark.parametrize("option, first, second", [
+    ("steps", "--steps 40", "--steps 30"),
+    ("seed", "--seed 1", "--seed 2"),
+    ("learning-rate", "--learning-rate 0.001", "--learning-rate 0.002"),
+    ("schedule", "--schedule constant", "--schedule linear"),
+    ("eval-every", "--eval-every 3", "--eval-every 4"),
+    ("strategy", "--strategy co2", "--strategy ddp"),
+    ("corpus", "--corpus synthetic", "--corpus gutenberg"),
+    ("init-from", "no --init-from", "--init-from model"),
+    ("nesterov", "--no-nesterov", "--nesterov"),
+])
+def test_workers_with_different_options_all_say_which(tmp_path, option, first, second):
+    result = different_workers(tmp_path, "" if first.startswith("no ") else first, second)
+    assert result.returncode == 3, result.stderr
+    for rank, value in ((0, first), (1, second)):
+        assert f"rank {rank} has {value}, and others have not" in result.stderr, result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_workers_of_different_tasks_say_so(tmp_path):
+    script = 'case $RANK in 0) exec "$@" gpt;; *) exec "$@" image;; esac'
+    result = co2("launch", "-n", 2, "--", "sh", "-c", script, "sh", CO2, "train", cwd=tmp_path)
+    assert result.returncode == 3, result.stderr
+    for rank, task in enumerate(("gpt", "image")):
+        assert f"rank {rank} has the task {task}, and others have not" in result.stderr, result.stderr
+
+
+def test_what_is_about_a_machine_may_differ(tmp_path):
+    result = different_workers(tmp_path, "--batch 2 --threads 1 --no-pin --collective-timeout 60",
+                               "--batch 1 --threads 2 --out elsewhere", ["--steps", 4])
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "run/summary.json").exists() and not (tmp_path / "elsewhere").exists()
+
+
 def test_workers_join_under_torchrun(tmp_path):
     torchrun = pathlib.Path(sys.executable).with_name("torchrun")
     if not torchrun.exists():

@@ -43,6 +43,35 @@ def test_many_workers_repeat_bit_for_bit(tmp_path):
         (tmp_path / "again/model/model.safetensors").read_bytes()
 
 
+@pytest.mark.parametrize("zero", [0, 3])
+def test_a_run_that_diverges_ends_as_any_other(zero, tmp_path):
+    run = tmp_path / "run"
+    result = co2("train", *SMALL, "--workers", 2, "--virtual", "--strategy", "ddp", "--zero", zero, "--optimizer",
+                 "sgd", "--learning-rate", 100, "--gradient-clip", 0, "--sample-bytes", 8, "--out", run)
+    assert result.returncode == 0, result.stderr
+    assert "the loss is no longer finite" in result.stderr
+    assert result.stderr.count("there is no sample, as what the model computes is not finite") == 1
+    assert "The model writes" not in result.stdout
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["steps"] == 24 and summary["validation_loss"] is None and summary["sample"] == ""
+    assert (run / "trace.json").exists() and (run / "model/model.safetensors").exists()
+
+
+def test_a_run_shorter_than_a_round_says_so(tmp_path):
+    run = ["train", *SMALL, "--model", "pico", "--workers", 2, "--virtual", "--local-steps", 100]  # and 4 fragments
+    short = co2(*run, "--out", tmp_path / "short")
+    assert short.returncode == 0, short.stderr
+    assert short.stderr.count("the workers exchange nothing before the end") == 1
+    assert "the first exchange would be after step 25 (--local-steps 100)" in short.stderr
+    assert "overlap" not in short.stdout and "0 B sent per worker" in short.stdout
+    enough = co2(*run, "--steps", 60, "--out", tmp_path / "enough")
+    assert "exchange nothing" not in enough.stderr and "of the communication was hidden" in enough.stdout
+    alone = co2(*run, "--workers", 1, "--wire", "int4", "--out", tmp_path / "alone")
+    assert alone.returncode == 0 and "exchange nothing" not in alone.stderr
+    assert "int4" not in alone.stdout, "what a worker tells only itself is not rounded"
+    assert json.loads((tmp_path / "alone/summary.json").read_text())["recipe"]["wire"] == "plain"
+
+
 def test_an_automatic_number_of_local_steps_is_refused(tmp_path):
     result = co2("train", *SMALL, "--workers", 2, "--virtual", "--out", tmp_path / "run")
     assert result.returncode == 2

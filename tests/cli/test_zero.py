@@ -28,6 +28,18 @@ def plan(*options):
     return json.loads(result.stdout)
 
 
+def test_a_plan_says_what_it_assumes():
+    command = ["plan", "memory", "--model", "nano", "--workers", 4]
+    assumed = json.loads(co2(*command, "--json").stdout)
+    assert (assumed["task"], assumed["model"], assumed["wire"]) == ("gpt", "nano", "int4")
+    assert (assumed["local_steps"], assumed["local_steps_assumed"], assumed["fragments"]) == (12, True, 4)
+    assert "12 steps are assumed here (--local-steps)" in co2(*command).stdout
+    given = json.loads(co2(*command, "--local-steps", 6, "--fragments", 2, "--json").stdout)
+    assert (given["local_steps"], given["local_steps_assumed"], given["fragments"]) == (6, False, 2)
+    assert "assumed" not in co2(*command, "--local-steps", 6).stdout
+    assert "local_steps" not in json.loads(co2(*command, "--strategy", "ddp", "--json").stdout)
+
+
 def test_every_stage_over_sockets(tmp_path):
     reference, model = train(tmp_path / "0", *PLAIN)
     for stage in (1, 2, 3):

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "options/recipe.h"
 
@@ -48,6 +49,17 @@ TEST(Report, IsShortAndNamesWhatMatters) {
   for (const char* part : {"3 workers on 2 hosts", "rank 2, the slowest", "--local-steps", "Expected with τ =", "none",
                            "local-sgd, slowmo, diloco", "WARN  threads", "→ take fewer", "OK    cores"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+  }
+}
+
+TEST(Report, WhatIsExpectedFitsATerminal) {
+  Report alike = report(3);
+  for (Expectation& each : alike.measurements->expectations) each.units_per_second = 1234;
+  const std::string text = in_text(alike);
+  std::istringstream lines(text.substr(text.find("Expected")));
+  for (std::string line; std::getline(lines, line) && !line.empty();) EXPECT_LE(line.size(), 81u) << line;  // τ has two
+  for (const Strategy strategy : all_strategies()) {
+    EXPECT_NE(text.find(name(strategy)), std::string::npos) << name(strategy);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "support/life.h"
 #include "support/saved_state.h"
 #include "support/toy.h"
 #include "support/unit_model.h"
@@ -19,8 +20,6 @@ namespace {
 
 using test::run_workers;
 using test::SavedState;
-using test::StateReader;
-using test::StateWriter;
 using test::Toy;
 
 constexpr double kBeta2 = 0.95;
@@ -148,7 +147,8 @@ TEST(AgreeMoments, WhoHasNoneOrNoNumbersPoisonsNobody) {
     }
     // The worker that had lost its numbers has taken the others' over.
     EXPECT_TRUE(moment(optimizer, toy.parameter[0]).isfinite().all().item<bool>()) << cluster.rank();
-    EXPECT_EQ((optimizer.state().find(toy.parameter[1].unsafeGetTensorImpl()) != optimizer.state().end()), cluster.rank() != 0);
+    EXPECT_EQ((optimizer.state().find(toy.parameter[1].unsafeGetTensorImpl()) != optimizer.state().end()),
+              cluster.rank() != 0);
   });
 }
 
@@ -180,41 +180,31 @@ TEST(AgreeMoments, OfAShardTravelBetweenIslands) {
 }
 
 TEST(AgreeMoments, WhatIsOnItsWayIsPartOfTheState) {
-  const auto run = [](int begin, int end, const std::vector<SavedState>* load, std::vector<SavedState>* save) {
+  const auto run = [](const test::Life& life) {
     std::vector<at::Tensor> ends(2);
-    if (save != nullptr) save->resize(2);
     run_workers(2, [&](const Cluster& cluster) {
       const auto rank = static_cast<std::size_t>(cluster.rank());
       Toy toy({40, 3});
       torch::optim::AdamW optimizer(toy.parameters(), adamw());
       Synchronizer sync(cluster, toy, optimizer, {.local_steps = 4, .agree_moments = 3});
-      if (load != nullptr) {
-        StateReader reader((*load)[rank]);
-        sync.visit(reader);
-        EXPECT_TRUE(reader.has_read_all());
-      }
-      for (int number = begin; number < end; ++number) {
+      test::live(life, cluster.rank(), sync, [&](int number) {
         auto random = at::detail::createCPUGenerator(static_cast<std::uint64_t>(1000 * number + cluster.rank()));
         for (at::Tensor& p : toy.parameter) p.mutable_grad() = at::randn(p.sizes(), random);
         sync.step();
-      }
-      if (save != nullptr) {
-        StateWriter writer((*save)[rank]);
-        sync.visit(writer);
-        return;
-      }
+      });
+      if (life.save != nullptr) return;
       sync.finish();
       ends[rank] = at::cat({toy.parameter[0].detach(), toy.parameter[1].detach(), moment(optimizer, toy.parameter[0]),
                             moment(optimizer, toy.parameter[1])});
     });
     return ends;
   };
-  const auto whole = run(0, 14, nullptr, nullptr);
+  const auto whole = run({.end = 14});
   for (int cut = 1; cut < 14; ++cut) {
-    std::vector<SavedState> saved;
-    run(0, cut, nullptr, &saved);
+    std::vector<SavedState> saved(2);
+    run({.end = cut, .save = &saved});
     EXPECT_EQ(saved[0].integers.at("second_moments/in_flight"), cut >= 3 ? 1 : 0);
-    const auto again = run(cut, 14, &saved, nullptr);
+    const auto again = run({.begin = cut, .end = 14, .load = &saved});
     for (std::size_t rank = 0; rank < 2; ++rank) EXPECT_TRUE(again[rank].equal(whole[rank])) << cut;
   }
 }
@@ -233,7 +223,10 @@ TEST(AgreeMoments, WhatCantBeHonouredIsRefused) {
     EXPECT_THROW(Core(cluster, {.parameters = parameters}, options), OptionError);
     Core core(cluster,
               {.parameters = parameters,
-               .second_moments = [](const auto&) { return std::vector<SecondMoment>{{at::zeros({4}), 0.9}}; }},
+               .second_moments =
+                   [](const auto&) {
+                     return std::vector<SecondMoment>{{at::zeros({4}), 0.9}};
+                   }},
               options);
     core.begin_step({0.1});
     EXPECT_THROW(core.end_step({0.1}), OptionError);  // of another size

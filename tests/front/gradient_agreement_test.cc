@@ -141,6 +141,29 @@ TEST(GradientAgreement, WhoHasNothingToShowIsNotTakenForOneWhoAgrees) {
   EXPECT_EQ(sums, std::vector<double>(fresh[0].agreement.width(), 0.0));
 }
 
+TEST(GradientAgreement, TheOthersLearnWithoutTheOneThatNeverShows) {
+  const auto without = [](std::size_t absent) {
+    return [absent](std::size_t w, const at::Tensor& signal) {
+      return w == absent ? at::full_like(signal, std::numeric_limits<double>::quiet_NaN()) : at::randn_like(signal);
+    };
+  };
+  torch::manual_seed(5);
+  auto alone = workers_alone(4);
+  train(alone, 60, without(1));
+  EXPECT_NEAR(alone[0].agreement.shortening(), std::sqrt(3.), 0.05);
+  for (const auto& worker : alone) EXPECT_EQ(worker.agreement.shortening(), alone[0].agreement.shortening());
+
+  const auto in_islands = [&](int islands) {  // of two, of which the last lacks its second shard
+    std::vector<Worker> workers;
+    for (int rank = 0; rank < 2 * islands; ++rank)
+      workers.emplace_back(std::vector<std::int64_t>{500}, GradientAgreement(rank % 2, 2, islands));
+    train(workers, 60, without(workers.size() - 1));
+    return workers[0].agreement.shortening();
+  };
+  EXPECT_NEAR(in_islands(2), std::sqrt(2.), 0.05);                     // the first shard alone
+  EXPECT_NEAR(in_islands(3), std::sqrt(2 / (1. / 3 + 1. / 2)), 0.05);  // three of the first, two of the second
+}
+
 TEST(GradientAgreement, MattersForAdamThatKeepsItsSteps) {
   const auto recipe = [](Strategy strategy) { return resolve({.strategy = strategy}); };
   const std::vector<at::Tensor> parameters = {at::zeros({1}).requires_grad_()};

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "support/life.h"
 #include "support/refusal.h"
 #include "support/saved_state.h"
 #include "support/toy.h"
@@ -17,8 +18,6 @@ namespace {
 
 using test::run_workers;
 using test::SavedState;
-using test::StateReader;
-using test::StateWriter;
 using test::Toy;
 
 constexpr double kRate = 0.01;
@@ -65,6 +64,23 @@ TEST(RateFactor, GivesShortRoundsTheStepThatDdpWouldMake) {
       sync.finish();
     });
   }
+}
+
+TEST(RateFactor, AWorkerThatAlwaysSkipsDoesNotHoldItForAll) {
+  run_workers(4, [&](const Cluster& cluster) {
+    Toy toy({700, 300});
+    torch::optim::AdamW optimizer(toy.parameters(), adamw());
+    Synchronizer sync(cluster, toy, optimizer, {.local_steps = 1});
+    for (int number = 0; number < 80; ++number) {
+      if (cluster.rank() == 3) {
+        sync.skip_step();
+      } else {
+        step(sync, toy, /*noisy=*/true, cluster.rank(), number);
+      }
+    }
+    EXPECT_NEAR(sync.rate_factor(), 2, 0.1);  // √3 to the power of 1.5 is more than √4
+    sync.finish();
+  });
 }
 
 TEST(RateFactor, IsOneWhereStepsAreNotTooShort) {
@@ -161,29 +177,20 @@ TEST(RateFactor, WhatItKnowsIsPartOfTheState) {
   // Cut between two looks, and while one is on its way.
   for (const int cut : {17, 20, 22}) {
     std::vector<double> whole(2), again(2);
-    const auto run = [&](int begin, int end, const std::vector<SavedState>* load, std::vector<SavedState>* save,
-                         std::vector<double>& factors) {
+    const auto run = [](const test::Life& life, std::vector<double>& factors) {
       run_workers(2, [&](const Cluster& cluster) {
         const auto rank = static_cast<std::size_t>(cluster.rank());
         Toy toy({40, 3});
         torch::optim::AdamW optimizer(toy.parameters(), adamw());
         Synchronizer sync(cluster, toy, optimizer, {.local_steps = 2});
-        if (load != nullptr) {
-          StateReader reader((*load)[rank]);
-          sync.visit(reader);
-          EXPECT_TRUE(reader.has_read_all());
-        }
-        for (int number = begin; number < end; ++number) step(sync, toy, true, cluster.rank(), number);
+        test::live(life, cluster.rank(), sync, [&](int number) { step(sync, toy, true, cluster.rank(), number); });
         factors[rank] = sync.rate_factor();
-        if (save == nullptr) return;
-        StateWriter writer((*save)[rank]);
-        sync.visit(writer);
       });
     };
     std::vector<SavedState> saved(2);
-    run(0, 40, nullptr, nullptr, whole);
-    run(0, cut, nullptr, &saved, again);
-    run(cut, 40, &saved, nullptr, again);
+    run({.end = 40}, whole);
+    run({.end = cut, .save = &saved}, again);
+    run({.begin = cut, .end = 40, .load = &saved}, again);
     EXPECT_GT(whole[0], 1.2);
     EXPECT_EQ(again, whole) << cut;
   }

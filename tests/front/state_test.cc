@@ -17,7 +17,9 @@
 
 #include "options/wires.h"
 #include "support/gate.h"
+#include "support/life.h"
 #include "support/saved_state.h"
+#include "support/toy.h"
 #include "support/unit_model.h"
 #include "support/workers.h"
 
@@ -146,7 +148,7 @@ TEST(State, EveryStrategyGoesOnToTheSameBits) {
       if (wire != Wire::kPlain && !exchanges_progress(strategy)) continue;
       const bool overwrites = strategy == Strategy::kCo2Paper || strategy == Strategy::kEagerDiLoCo;
       if (in_blocks(wire) && (!overlaps(strategy) || overwrites)) continue;  // they refuse it
-      if (wire == Wire::kInt2 && strategy != Strategy::kCo2) continue;                            // one is enough
+      if (wire == Wire::kInt2 && strategy != Strategy::kCo2) continue;       // one is enough
       Options options{.strategy = strategy, .local_steps = 4, .wire = wire};
       if (strategy == Strategy::kCo2) options.momentum = 0.3;
       expect_same_bits(options, 3, adamw, overlaps(strategy), fmt::format("{} {}", name(strategy), name(wire)));
@@ -220,40 +222,31 @@ TEST(State, BuffersAndTheirAverageGoOn) {
     torch::nn::BatchNorm1d norm{nullptr};
     torch::nn::Linear last{nullptr};
   };
-  const auto run = [](int begin, int end, std::vector<SavedState>* load, std::vector<SavedState>* save) {
+  const auto run = [](const test::Life& life) {
     std::vector<at::Tensor> ends(2);
-    if (save != nullptr) save->resize(2);
     run_workers(2, [&](const Cluster& cluster) {
       const auto rank = static_cast<std::size_t>(cluster.rank());
       Net net;
       torch::optim::SGD optimizer(net.parameters(), 0.05);
       Synchronizer sync(cluster, net, optimizer, {.strategy = Strategy::kCo2, .local_steps = 3});
-      if (load != nullptr) {
-        StateReader reader((*load)[rank]);
-        sync.visit(reader);
-      }
-      for (int step = begin; step < end; ++step) {
+      test::live(life, cluster.rank(), sync, [&](int step) {
         auto random = at::detail::createCPUGenerator(static_cast<std::uint64_t>(10 * step + cluster.rank()));
         optimizer.zero_grad();
         net.last(net.norm(at::randn({8, 3}, random))).square().mean().backward();
         sync.step();
-      }
-      if (save != nullptr) {
-        StateWriter writer((*save)[rank]);
-        sync.visit(writer);
-        return;
-      }
+      });
+      if (life.save != nullptr) return;
       sync.finish();
       ends[rank] = at::cat({net.norm->running_mean, net.norm->running_var, net.last->weight.detach().view({-1})});
     });
     return ends;
   };
-  const auto whole = run(0, 10, nullptr, nullptr);
+  const auto whole = run({.end = 10});
   for (int cut = 1; cut < 10; ++cut) {
-    std::vector<SavedState> saved;
-    run(0, cut, nullptr, &saved);
+    std::vector<SavedState> saved(2);
+    run({.end = cut, .save = &saved});
     EXPECT_EQ(saved[0].integers.at("buffer_average/in_flight"), cut >= 3 ? 1 : 0);
-    const auto again = run(cut, 10, &saved, nullptr);
+    const auto again = run({.begin = cut, .end = 10, .load = &saved});
     for (std::size_t rank = 0; rank < 2; ++rank) EXPECT_TRUE(again[rank].equal(whole[rank])) << cut;
   }
 }
@@ -427,6 +420,44 @@ TEST(State, IsSeenBetweenStepsOnly) {
     EXPECT_TRUE(saved.tensors.contains("live/weight"));
     EXPECT_TRUE(saved.tensors.contains("consensus/weight"));
   });
+}
+
+/// While it is on its way, a worker remembers what rounding has left of it, to drop that with most of the rest.
+TEST(State, WhatMayBeABurstIsPartOfIt) {
+  constexpr int kBurst = 20;
+  constexpr int kEnd = 30;
+  const auto run = [](const test::Life& life) {
+    std::vector<at::Tensor> ends(2);
+    run_workers(2, [&](const Cluster& cluster) {
+      test::Toy toy({200, 3});
+      auto optimizer = test::plain_sgd(toy, 0.1);
+      Synchronizer sync(cluster, toy, optimizer, {.local_steps = 4, .fragments = 2, .wire = Wire::kInt2});
+      test::live(life, cluster.rank(), sync, [&](int step) {
+        auto random = at::detail::createCPUGenerator(static_cast<std::uint64_t>(10 * step + cluster.rank()));
+        for (at::Tensor& p : toy.parameter) {
+          p.mutable_grad() = (1 + at::randn(p.sizes(), random)) * (step == kBurst && cluster.rank() == 1 ? 1e3 : 1);
+        }
+        sync.step();
+      });
+      if (life.save != nullptr) return;
+      EXPECT_EQ(sync.clipping().clipped, 2);
+      sync.finish();
+      ends[static_cast<std::size_t>(cluster.rank())] = at::cat({toy.parameter[0].detach(), toy.parameter[1].detach()});
+    });
+    return ends;
+  };
+  const auto whole = run({.end = kEnd});
+  int seen = 0;
+  for (int cut = kBurst - 1; cut < kBurst + 6; ++cut) {
+    std::vector<SavedState> saved(2);
+    run({.end = cut, .save = &saved});
+    for (const auto& [name, value] : saved[1].integers)
+      seen += name.ends_with("/may_be_burst") ? static_cast<int>(value) : 0;
+    for (const auto& [name, value] : saved[0].integers) EXPECT_FALSE(name.ends_with("/may_be_burst") && value != 0);
+    const auto again = run({.begin = cut, .end = kEnd, .load = &saved});
+    for (std::size_t rank = 0; rank < 2; ++rank) EXPECT_TRUE(again[rank].equal(whole[rank])) << cut;
+  }
+  EXPECT_GT(seen, 0);
 }
 
 }  // namespace

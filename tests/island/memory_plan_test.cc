@@ -98,6 +98,15 @@ TEST(MemoryPlan, AgreesWithWhatARunHolds) {
   }
 }
 
+TEST(Placed, AnIslandOnItsOwnSendsNoBlocks) {
+  for (const int workers : {1, 2, 4}) {
+    const Recipe alone = placed(resolve({.wire = Wire::kInt4, .island_size = workers}), workers);
+    EXPECT_EQ(alone.wire, Wire::kPlain) << workers;
+    EXPECT_EQ(placed(resolve({.wire = Wire::kInt4, .island_size = workers}), 2 * workers).wire, Wire::kInt4);
+    EXPECT_FALSE(placed(resolve({.island_size = workers}), workers).adaptive_wire);
+  }
+}
+
 TEST(MemoryPlan, DividesByTheIsland) {
   const ModelShape shape = train::gpt_shape(train::gpt_preset("small", 0));
   const auto plan = [&](int workers, int island, int stage) {

@@ -102,7 +102,7 @@ TEST(Table, ShowsEveryRowAndWhatFailed) {
   EXPECT_NE(text.find("tokens/s"), text.npos);
   EXPECT_NE(text.find("100mbit"), text.npos);
   EXPECT_NE(text.find("12,345"), text.npos);
-  EXPECT_NE(text.find("co2: 1 of 1 runs failed"), text.npos);
+  EXPECT_NE(text.find("co2: 1 of 1 run failed"), text.npos);
 }
 
 TEST(Table, ClaimsNoRepeatsThatDidNotHappen) {

@@ -46,7 +46,8 @@ TEST(Peers, AreGroupsOrSingleOnes) {
 
 TEST(TrainFlags, MustNotContradictTheLab) {
   check_train_flags({"--learning-rate", "1e-3", "--fragments=2"});
-  for (const char* flag : {"--strategy", "--strategy=co2", "--workers", "--out", "--interface", "--json"}) {
+  for (const char* flag : {"--strategy", "--strategy=co2", "--workers", "--out", "--interface", "--json", "--resume",
+                           "--resume=run", "--virtual"}) {
     EXPECT_THROW(check_train_flags({flag}), OptionError) << flag;
   }
 }

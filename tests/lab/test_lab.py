@@ -197,7 +197,7 @@ def test_one_failure_does_not_end_the_rest(tmp_path):
         os.kill(workers[0], signal.SIGKILL)
         code, out, err = lab.finish()
     assert code == 1, err
-    assert "co2@1000000: 1 of 1 runs failed" in out
+    assert "co2@1000000: 1 of 1 run failed" in out
     assert "FAILED: worker" in err and "The end of out/100mbit/co2@1000000/repeat-1/worker-" in err
     failed, done = json.loads((tmp_path / "out/lab.json").read_text())["runs"]
     assert "was killed by signal 9" in failed["error"] and done["error"] is None

@@ -213,12 +213,18 @@ def unfreezing(name, strategy="co2", workers=3, tau=4, **options):
     return with_rates_of_the_last_group(make(name, strategy, workers, tau, **options), lambda step: float(step >= 22))
 
 
-def falling(name, wire, momentum, **options):
+def falling(name, wire, momentum, more=(), **options):
     """The rate of a group falls by far, and rises again: what rounding left meanwhile is of another time."""
     low = 1e-3 if momentum else 1e-5  # momentum carries the rounding of small progress into rounds of a higher rate
     case = make(name, "co2", 2, 4, steps=45, fragments=1, schedule="constant", momentum=momentum, wire=wire,
-                more=dict(rounding=1 / low if momentum else 1.0), **options)
+                more=dict(more, rounding=1 / low if momentum else 1.0), **options)
     return with_rates_of_the_last_group(case, lambda step: low if 18 <= step < 34 else 1.0)
+
+
+def growing_unseen(name, wire):
+    """Gradients grow while the rate is so low that what rounding left before outweighs them."""
+    return falling(name, wire, 0.0, more=dict(gradient_scales=[16.0 if t >= 22 else 1.0 for t in range(45)]),
+                   sizes=([30], [7, 1200]))
 
 
 def unfreezing_cases():
@@ -232,6 +238,8 @@ def unfreezing_cases():
     yield unfreezing("unfreezing-goes-on", weights="unequal", finish_after=[17, 27, 45])
     for wire, momentum in itertools.product(("bfloat16", "int4"), (0.0, 0.6)):
         yield falling(f"falling-{wire}-{momentum}", wire, momentum)
+    for wire in ("int8", "int4", "int2"):
+        yield growing_unseen(f"growing-unseen-{wire}", wire)
 
 
 def bursts(name, strategy, workers, tau, **options):

@@ -37,6 +37,7 @@ import numpy as np
 
 import codec
 import oracle
+from layout import Layout
 
 UNITS = 8.0
 LOSSY_SHARE = 0.02
@@ -47,7 +48,7 @@ CODED_UNITS = 2.0 ** 25
 
 def distances(case, result, expected, data):
     """For each snapshot: the distance of every element on every worker, in units in the last place."""
-    layout = oracle.Layout(case["groups"])
+    layout = Layout(case["groups"])
     initial = np.abs(layout.flat(data.initial))
     largest = np.array([initial[begin:end].max(initial=0.0) for begin, end in layout.parameters])
     for index, (live, consensus) in enumerate(expected):
@@ -128,7 +129,7 @@ def difference(case, result, data, rules=oracle.Oracle):
 
 
 def check_padding(case, result):
-    padding = oracle.Layout(case["groups"]).padding()
+    padding = Layout(case["groups"]).padding()
     assert not result.live[..., padding].any() and not result.consensus[..., padding].any()
 
 

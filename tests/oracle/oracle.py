@@ -3,14 +3,15 @@ Wires of blocks are the exception: a code is a decision, so their arithmetic is 
 
 Nothing here is clever: every worker holds its live parameters, all of them together the consensus x and the outer
 momentum m, every fragment its exchanges in flight, and each rule is one small method, so that a test can replace one
-and see the comparison fail.
+and see the comparison fail. Those about bursts and wires are in files of their own.
 """
 
 import numpy as np
 
-from codec import CODED_BLOCK, LARGEST_CODE, coded, to_bfloat16
-
-BLOCK = 16  # each parameter, and each fragment, starts at a multiple of this many elements
+from bursts import Bursts
+from layout import Layout
+from records import Exchange, Fragment, Round, Since, Worker
+from wires import Wires
 
 # The strategies' own values; a case overrides any of them. Some depend on local_steps (tau).
 COMMON = dict(fragments=1, delay=None, outer_rate=1.0, momentum=0.0, nesterov=False, penalty=False, clip=0.0,
@@ -35,130 +36,7 @@ def strategy_values(strategy, tau):
     return COMMON | own[strategy]
 
 
-class Layout:
-    """Where each parameter stands in the flat order, and which elements each fragment covers."""
-
-    def __init__(self, groups):
-        self.parameters = []  # (begin, end) in flat elements, groups in order, parameters in order inside
-        self.group_of = []
-        cursor = 0
-        for index, group in enumerate(groups):
-            for size in group["sizes"]:
-                self.parameters.append((cursor, cursor + size))
-                self.group_of.append(index)
-                cursor += -(-size // BLOCK) * BLOCK
-        self.total = cursor
-
-    def flat(self, packed):
-        """Parameters one after the other -> the flat order with its padding of zeros."""
-        result = np.zeros(packed.shape[:-1] + (self.total,), dtype=np.float64)
-        cursor = 0
-        for begin, end in self.parameters:
-            result[..., begin:end] = packed[..., cursor:cursor + end - begin]
-            cursor += end - begin
-        return result
-
-    def padding(self):
-        mask = np.ones(self.total, dtype=bool)
-        for begin, end in self.parameters:
-            mask[begin:end] = False
-        return mask
-
-    def stretches(self, where):
-        """The stretches of `where` that belong to one parameter group, with the padding behind its parameters."""
-        begins = [self.parameters[p][0] for p, group in enumerate(self.group_of)
-                  if p == 0 or group != self.group_of[p - 1]]
-        for begin, end in zip(begins, begins[1:] + [self.total]):
-            begin, end = max(begin, where.start), min(end, where.stop)
-            if begin < end:
-                yield slice(begin, end)
-
-    def coded_blocks(self, where):
-        """The blocks that are coded together, counted from the beginning of `where`: every stretch begins a new one."""
-        for stretch in self.stretches(where):
-            for begin in range(stretch.start, stretch.stop, CODED_BLOCK):
-                yield slice(begin - where.start, min(begin + CODED_BLOCK, stretch.stop) - where.start)
-
-    def fragment(self, f, count):
-        blocks = self.total // BLOCK
-        return slice(BLOCK * (f * blocks // count), BLOCK * ((f + 1) * blocks // count))
-
-
-class Worker:
-    """One worker: its live parameters and its inner optimizer (SGD with momentum and weight decay)."""
-
-    def __init__(self, initial):
-        self.live = initial.copy()
-        self.velocity = np.zeros_like(initial)
-        self.touched = np.zeros(len(initial), dtype=bool)  # by an inner step since it last sent something of it
-        self.catch_up()
-
-    def catch_up(self):
-        """An eager worker that is not ahead of the consensus, and has no momentum of its own."""
-        self.ahead, self.own_momentum, self.on_its_way = (np.zeros_like(self.live) for _ in range(3))
-
-    def inner_step(self, gradient, rate, momentum, decay, has_gradient):
-        g = gradient + decay * self.live
-        self.velocity = np.where(momentum > 0, momentum * self.velocity, 0.0) + g  # without it, a NaN is forgotten
-        before = self.live
-        self.live = self.live - np.where(has_gradient, rate * self.velocity, 0.0)
-        self.touched |= self.live != before
-
-
-class Since:
-    """What a worker has done on a fragment since its last launch."""
-
-    def __init__(self, groups):
-        self.samples, self.steps, self.unsent, self.rates = 0.0, 0.0, 0.0, np.zeros(groups)
-
-    def add(self, samples, steps, unsent, rates):
-        self.samples, self.steps = self.samples + samples, self.steps + steps
-        self.unsent, self.rates = self.unsent + unsent, self.rates + rates  # also of rounds in which nothing was sent
-
-
-class Exchange:
-    """One exchange in flight."""
-
-    def __init__(self, due, D, sent, measured_from, rates, size, known_size, steps, beta, trained, sent_size):
-        self.due = due                      # the step at which it is applied
-        self.D = D                          # what the all-reduce gives: the weighted mean of what was sent
-        self.sent = sent                    # s_i, per worker
-        self.measured_from = measured_from  # the consensus at the launch
-        self.rates = rates                  # gamma per group: the workers' weighted mean; 0 if nobody sent anything
-        self.sent_size = sent_size
-        self.size = size                    # the same mean of how large each worker's progress is, in units of gamma
-        self.known_size = known_size        # and of what there is of it in parameters that it has sent twice before
-        self.steps = steps                  # that it was made in
-        self.beta = beta                    # outer momentum of its round
-        self.trained = trained              # elements of parameters that somebody has trained
-
-
-class Fragment:
-    def __init__(self, where, workers, groups, parameters):
-        self.where = where
-        self.in_flight = []
-        self.since = [Since(groups) for _ in range(workers)]
-        self.usual, self.usual_steps = 0.0, 1.0  # the size of progress that is usual, and in how many steps
-        self.exchanges = 0                       # that it is known from
-        self.looked = False                      # at who trains what, at the last launch
-        # Of each worker, what rounding has left of its progress in each group: its norm, and what it counts as.
-        self.residues = [np.zeros((2, groups)) for _ in range(workers)]
-        # Of each worker and parameter: how often it has sent something of it, and how often nothing since then.
-        self.times_sent, self.rested = np.zeros((2, workers, parameters), dtype=int)
-
-
-class Round:
-    def __init__(self, begin, tau, P):
-        self.begin, self.tau, self.P = begin, tau, P
-
-    def end(self):
-        return self.begin + self.tau
-
-    def launch_step(self, f):
-        return self.begin + (f + 1) * self.tau // self.P
-
-
-class Oracle:
+class Oracle(Bursts, Wires):
     """All workers of one case. step() and finish() as the library's; history of what a test compares."""
 
     def __init__(self, case, data):
@@ -268,129 +146,6 @@ class Oracle:
         self.last_positive = np.where(exchange.rates > 0, exchange.rates, self.last_positive)
         return self.last_positive
 
-    def usual_after(self, fragment, steps):
-        """Usual progress of so many steps, which may or may not agree in direction."""
-        longer = steps / fragment.usual_steps
-        return fragment.usual * max(longer, np.sqrt(longer))
-
-    def burst_factor(self, fragment, exchange):
-        """What is known of it: at most `clip` times what is usual, the largest of the exchanges so far, which fades with
-        each."""
-        if self.o["clip"] == 0 or self.o["clip_mode"] != "usual" or exchange.size == 0:
-            return 1.0
-        usual = self.usual_after(fragment, exchange.steps)
-        allowed = self.o["clip"] * usual if fragment.exchanges >= 2 else np.inf  # the first two tell what is usual
-        fragment.exchanges += 1
-        factor = allowed / exchange.known_size if exchange.known_size > allowed else 1.0
-        fragment.usual = max(factor * exchange.size, 0.999 * usual)
-        fragment.usual_steps = exchange.steps
-        return factor
-
-    def pieces(self, where):
-        """The parameters that have elements there: (index, elements)."""
-        for p, (begin, end) in enumerate(self.layout.parameters):
-            begin, end = max(begin, where.start), min(end, where.stop)
-            if begin < end:
-                yield p, slice(begin, end)
-
-    def known(self, fragment, w):
-        """Which elements of a worker's progress can be judged: those of parameters of which it has sent something twice
-        before, but for those that have rested for 256 exchanges."""
-        times, rested = fragment.times_sent[w], fragment.rested[w]
-        result = np.zeros(self.layout.total, dtype=bool)
-        for p, where in self.pieces(fragment.where):
-            result[where] = self.is_known(times[p])
-            if (self.x[where] != self.workers[w].live[where]).any():
-                times[p], rested[p] = times[p] + 1, 0
-            else:
-                rested[p] += 1
-                if rested[p] == 256:
-                    times[p] = rested[p] = 0
-        return result[fragment.where]
-
-    def is_known(self, times_sent):
-        return times_sent >= 2
-
-    def take_over_usual(self, new, old):
-        if new.exchanges == 0:
-            new.usual, new.usual_steps = old.usual, old.usual_steps
-        elif old.exchanges > 0:
-            new.usual = max(new.usual, self.usual_after(old, new.usual_steps))
-        new.exchanges = max(new.exchanges, old.exchanges)
-        # A parameter of the new one may be pieces of several old ones, and is as well known as the best of them.
-        for p in {p for p, _ in self.pieces(new.where)} & {p for p, _ in self.pieces(old.where)}:
-            for w in range(len(self.workers)):
-                mine, its = ((min(f.times_sent[w, p], 2), -f.rested[w, p]) for f in (new, old))
-                if its > mine:
-                    new.times_sent[w, p], new.rested[w, p] = old.times_sent[w, p], old.rested[w, p]
-
-    def on_the_wire(self, values):
-        return to_bfloat16(values) if self.o["wire"] == "bfloat16" else values
-
-    def sent(self, worker, fragment, weight):
-        """s = d = consensus - live, as far as w s fits on the wire; a worker without weight sends nothing."""
-        d = self.x[fragment.where] - worker.live[fragment.where]
-        if weight == 0:
-            return np.zeros_like(d)
-        if self.in_blocks():
-            d = self.x[fragment.where].astype(np.float32) - worker.live[fragment.where].astype(np.float32)
-            return self.coded(np.float32(weight) * d, fragment).astype(np.float64) / weight
-        return self.on_the_wire(weight * d) / weight if self.o["wire"] != "plain" else d
-
-    def add(self, total, values):
-        """Every addition of the all-reduce, in the order of ranks, gives what fits on the wire; an owner of blocks adds
-        in float32."""
-        if self.in_blocks():
-            return total.astype(np.float32) + values.astype(np.float32)
-        return self.on_the_wire(total + self.on_the_wire(values))
-
-    def taken_out(self, worker, fragment, sent):
-        """What the move replaces at the apply, of what a worker has: what its peers saw, so that the rest stays."""
-        return sent
-
-    # ---- wires of blocks --------------------------------------------------------------------------------------------
-    def in_blocks(self):
-        """One worker alone tells nobody anything: there is nothing to round."""
-        return self.o["wire"] in LARGEST_CODE and len(self.workers) > 1
-
-    def rounds(self):
-        """Whether a worker's progress may not be all that it sends."""
-        return self.in_blocks() or self.o["wire"] == "bfloat16"
-
-    def coded(self, values, fragment):
-        """Block by block, what a reader of the wire makes of a fragment's values."""
-        result = np.zeros_like(values)
-        for block in self.layout.coded_blocks(fragment.where):
-            result[block] = coded(values[block], LARGEST_CODE[self.o["wire"]])
-        return result
-
-    def owner(self, block, blocks):
-        """Workers own consecutive blocks of a fragment, all of them the same number but for the last."""
-        return block // -(-blocks // len(self.workers))
-
-    def owners(self, fragment):
-        """For each element of a fragment."""
-        blocks = list(self.layout.coded_blocks(fragment.where))
-        result = np.zeros(fragment.where.stop - fragment.where.start, dtype=int)
-        for index, block in enumerate(blocks):
-            result[block] = self.owner(index, len(blocks))
-        return result
-
-    def passed_on(self, fragment, total, weight):
-        """What the owners make of the workers' sum: they add what they could not pass on earlier, code it once more,
-        and keep what that leaves."""
-        mine = self.owners(fragment), np.arange(fragment.where.start, fragment.where.stop)
-        total = total + self.overdue(weight, self.rests[mine])
-        result = self.coded(total, fragment)
-        self.rests[mine] = self.left_over(weight, total, result)
-        return result
-
-    def overdue(self, weight, rest):
-        return np.float32(weight) * rest
-
-    def left_over(self, weight, total, result):
-        return (total - result) * np.float32(1 / weight)
-
     # ---- the apply --------------------------------------------------------------------------------------------------
     def rate_in(self, gamma):
         """Progress is divided by this,"""
@@ -442,40 +197,6 @@ class Oracle:
                 return False
         return True
 
-    def size(self, fragment, w, rates, sent):
-        """How large a worker's progress is, what is known of it, and what is sent of it, root mean square in units of the
-        rate and per round. What rounding left behind at other rates, or of a pause, keeps the units of its own time; what
-        the norms do not show to be fresh is counted as that. What was made at no rate does not count."""
-        since, where = fragment.since[w], fragment.where
-        leaves = self.rounds() and self.o["restart"] == "keep"
-        d = self.x[where] - self.workers[w].live[where] if leaves else sent
-        known = self.known(fragment, w)
-        left, left_sizes = fragment.residues[w]
-        gamma = rates if self.o["rate_units"] else np.ones_like(rates)
-        groups = self.per_element(np.arange(len(rates)))[where]
-        sizes, of_sent, residues = np.zeros_like(rates), np.zeros_like(rates), np.zeros((2, len(rates)))
-        known_sizes = np.zeros_like(rates)
-        for g in range(len(rates)):
-            whole = np.linalg.norm(d[groups == g])
-            fresh = max(whole - left[g], 0.0)
-            if gamma[g] > 0:
-                sizes[g] += fresh / gamma[g] * since.steps / since.unsent
-            if left[g] > 0:
-                sizes[g] += left_sizes[g] * (whole - fresh) / left[g]
-            if whole > 0:
-                of_sent[g] = sizes[g] * np.linalg.norm(sent[groups == g]) / whole
-                known_sizes[g] = sizes[g] * np.linalg.norm(d[(groups == g) & known]) / whole
-            if leaves and whole > 0:
-                still_left = np.linalg.norm((d - sent)[groups == g])
-                residues[:, g] = still_left, sizes[g] * still_left / whole
-        fragment.residues[w] = residues
-        all_and_known = [np.sqrt(np.square(its).sum() / max(len(sent), 1)) for its in (sizes, known_sizes)]
-        return *all_and_known, of_sent
-
-    def take_over_residues(self, new, old, share):
-        """The parts of several fragments' elements, as if they were alike everywhere."""
-        new.residues = [np.hypot(mine, np.sqrt(share) * its) for mine, its in zip(new.residues, old.residues)]
-
     def memorable(self, exchange, where, scale, D, gamma):
         """How much of what has arrived momentum remembers: not more than what the workers have sent, in units of its own
         time, but for what owners add."""
@@ -507,6 +228,7 @@ class Oracle:
         sizes = [self.size(fragment, w, r, s) if weights[w] > 0 else (0.0, 0.0, 0.0 * r)
                  for w, (r, s) in enumerate(zip(rates, sent))]
         trained = self.trained(fragment, weights)
+        left = [self.left(fragment, w, its[1], s) for w, (its, s) in enumerate(zip(sizes, sent))]
         D = np.zeros_like(self.x[fragment.where])
         size, known_size, sent_size = 0.0, 0.0, np.zeros(len(self.case["groups"]))
         if sum(weights) > 0:
@@ -524,7 +246,7 @@ class Oracle:
                 worker.live[fragment.where] = self.x[fragment.where]
         fragment.in_flight.append(Exchange(self.due(f), D, sent, self.x[fragment.where].copy(),
                                            self.agreed_rates(weights, rates), size, known_size,
-                                           fragment.since[0].steps, self.beta(), trained, sent_size))
+                                           fragment.since[0].steps, self.beta(), trained, sent_size, left))
         for w, since in enumerate(fragment.since):
             fragment.since[w] = Since(len(self.case["groups"]))
             if weights[w] == 0 and self.o["restart"] == "keep":
@@ -560,6 +282,7 @@ class Oracle:
             live = worker.live[where]
             worker.live[where] = (self.last_restart(live, self.x[where], sent, move) if finishing else
                                   self.restart(live, self.x[where], sent, move))
+        self.drop_what_a_burst_left(fragment, exchange, unless_burst)
 
     def apply_due(self, everything=False):
         """The exchanges whose step has come; `everything`: finish() does not wait for it."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from cases import MOST_STEPS, MOST_WORKERS
-from oracle import Layout
+from layout import Layout
 
 LIMIT_SECONDS = 180
 

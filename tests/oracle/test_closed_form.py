@@ -12,7 +12,7 @@ import pytest
 import codec
 import comparing
 from cases import BLOCK_WIRES, make
-from oracle import Layout
+from layout import Layout
 from replaying import Data, numel, random_data, replay, replay_files
 
 RATE = 0.1

@@ -5,9 +5,10 @@ import pytest
 
 import codec
 import comparing
-from cases import MORE_GROUPS, bursts, falling, make, not_finite, planned, unfreezing
+from cases import MORE_GROUPS, bursts, falling, growing_unseen, make, not_finite, planned, unfreezing
 from codec import to_bfloat16
-from oracle import Layout, Oracle
+from layout import Layout
+from oracle import Oracle
 from replaying import random_data, replay
 
 PAPER = make("m-paper", "co2-paper", 3, 4, weights="unequal", clip=2.5, clip_mode="value")
@@ -28,6 +29,8 @@ DDP = make("m-ddp", "ddp", 3, 4)
 WIRE = make("m-wire", "co2", 3, 7, fragments=3, weights="unequal", penalty=False, wire="bfloat16")
 WIRE_PAPER = make("m-wire-paper", "co2-paper", 4, 4, weights="absent", penalty=False, wire="bfloat16")
 USUAL = bursts("m-usual", "co2", 3, 7, fragments=2, weights="unequal")
+USUAL_INT2 = bursts("m-usual-int2", "co2", 3, 7, fragments=2, weights="unequal", wire="int2")
+UNSURE = growing_unseen("m-unsure", "int2")
 # With a burst of everything while only some of it is known.
 UNFREEZING = unfreezing("m-unfreezing", weights="unequal",
                         more=dict(gradient_scales=[80.0 if t == 25 else 1.0 for t in range(45)]))
@@ -40,7 +43,7 @@ INT4 = make("m-int4", "co2", 5, 7, fragments=2, weights="unequal", outer_rate=0.
 INT2 = make("m-int2", "co2", 2, 4, fragments=4, weights="unequal", outer_rate=0.7, wire="int2", steps=26,
             finish_after=[11, 26])
 INT4_STREAM = make("m-int4-stream", "streaming-diloco", 3, 7, weights="unequal", wire="int4")
-# P = 1 as long as the network is fast, then P = 4: what a worker owns changes.
+# Few fragments as long as the network is fast (1, unless the machine is busy), then 4: what a worker owns changes.
 INT4_PLANNED = planned("m-int4-planned", "co2", 3, slow=40000, weights="unequal", wire="int4")
 BLOCKS = [INT8, INT4, INT2, INT4_STREAM]
 NOT_FINITE = not_finite("m-not-finite", "co2", weights="unequal")
@@ -48,7 +51,7 @@ NOT_FINITE_PAPER = not_finite("m-not-finite-paper", "co2-paper", weights="unequa
 NOT_FINITE_INT4 = not_finite("m-not-finite-int4", "co2", "int4", weights="unequal")
 NOT_FINITES = [NOT_FINITE, NOT_FINITE_PAPER, NOT_FINITE_INT4]
 ALL = [PAPER, PAPER_GAP, NORM, KEEP, KEEP_WHOLE, NOBODY, ZEROS, ZEROS_INT4, STREAM, ANCHOR, DILOCO, LOCAL, SLOWMO, DDP, WIRE,
-       WIRE_PAPER, USUAL, UNFREEZING, FALLING, FALLING_MOMENTUM, OWN_RATES, *BLOCKS, INT4_PLANNED, *NOT_FINITES]
+       WIRE_PAPER, USUAL, USUAL_INT2, UNSURE, UNFREEZING, FALLING, FALLING_MOMENTUM, OWN_RATES, *BLOCKS, INT4_PLANNED, *NOT_FINITES]
 
 
 def rule(noticed_by, **methods):
@@ -90,7 +93,10 @@ MUTATIONS = {
     "the rate of the last step": rule([PAPER, SLOWMO], rates_of=lambda self, since: self.rates(0, self.t - 1)),
     "each worker's own rate": rule([OWN_RATES], agreed_rates=lambda self, weights, rates: rates[0]),
     "rates not weighed": rule([OWN_RATES], agreed_rates=lambda self, weights, rates: sum(rates) / len(rates)),
-    "bursts pass": rule([USUAL], burst_factor=lambda self, fragment, exchange: 1.0),
+    "what rounding left of bursts is sent later": rule(
+        [USUAL_INT2], drop_what_a_burst_left=lambda self, fragment, exchange, share: None),
+    "what is fresh is always known": rule([UNSURE], is_sure=lambda self, counted, whole, left, gamma: True),
+    "bursts pass": rule([USUAL, USUAL_INT2], burst_factor=lambda self, fragment, exchange: 1.0),
     "bursts are compared without their steps": rule([USUAL], usual_after=lambda self, fragment, steps: fragment.usual),
     "nothing is forgotten of bursts": rule([USUAL], usual_after=lambda self, fragment, steps:
                                            1.02 * Oracle.usual_after(self, fragment, steps)),
@@ -257,7 +263,7 @@ def test_the_rules_themselves_hold(case, results):
 def test_the_plan_has_changed_what_a_worker_owns(results):
     """Otherwise the mutations of owners could not be noticed."""
     fragments = [P for _, P in results[INT4_PLANNED["name"]].plan[3:]]
-    assert fragments[0] == 1 and fragments[-1] > 1, fragments
+    assert len(set(fragments)) > 1, fragments
 
 
 @pytest.mark.parametrize(("name", "case"), [(name, case) for name, (cases, _) in MUTATIONS.items() for case in cases],

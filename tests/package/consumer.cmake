@@ -9,6 +9,7 @@ endforeach()
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
 if(EXISTS ${WORK}/prefix/bin/co2)
   run(${WORK}/prefix/bin/co2 --version)  # finds LibTorch from where it was installed
+  run(${WORK}/prefix/bin/co2 study report ${WORK}/prefix/share/co2/studies/quick.toml --out ${WORK}/no-results)
 endif()
 file(STRINGS ${WORK}/prefix/lib/cmake/co2/co2Targets.cmake leaked REGEX "${BUILD}")
 if(leaked)

@@ -69,7 +69,7 @@ TEST(Findings, WhatIsMissingFailedOrDivergedIsSaid) {
   EXPECT_EQ(findings.rows[1].missing, 1U);
   EXPECT_EQ(verdict(findings.rows[1], false), "1 diverged");
   const std::string text = report_text(study.file(), findings);
-  EXPECT_TRUE(contains(text, "co2: 1 runs are missing") && contains(text, "co2: 1 runs failed")) << text;
+  EXPECT_TRUE(contains(text, "co2: 1 run missing") && contains(text, "co2: 1 run failed")) << text;
 }
 
 TEST(Findings, TheBestTrialIsChosenAndItsRunsCount) {

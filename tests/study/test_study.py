@@ -138,6 +138,19 @@ def test_a_run_that_fails_is_recorded_and_the_others_go_on(tmp_path):
     assert again.returncode == 1 and "8 runs, 6 of them done before" in again.stderr
 
 
+def test_a_run_that_diverges_has_not_failed(tmp_path):
+    text = SMALL.replace("[tune]\nseeds = [101]\nlearning_rate = [0.002, 0.004]\n", "")
+    text = text.replace("sample_bytes = 0\n", "")
+    wild = '[[row]]\nname = "wild"\nstrategy = "ddp"\noptimizer = "sgd"\nlearning_rate = 100.0\ngradient_clip = 0\n'
+    study = write(tmp_path, text + wild)
+    result = co2("study", "run", study, "--out", tmp_path / "out", "--json")
+    assert result.returncode == 0, result.stderr
+    row = json.loads(result.stdout)["rows"][3]
+    assert (row["label"], row["failed"], row["diverged"]) == ("wild", 0, 2)
+    shown = co2("study", "report", study, "--out", tmp_path / "out")
+    assert "2 diverged" in shown.stdout and "failed" not in shown.stdout
+
+
 def test_a_row_of_which_no_trial_succeeds_is_a_failure(tmp_path):
     text = SMALL[:SMALL.index("[[row]]\nname = \"co2\"")] + 'init_from = "/there/is/nothing"\n'
     result = co2("study", "run", write(tmp_path, text), "--out", tmp_path / "out")
@@ -199,6 +212,7 @@ def test_the_studies_that_come_along_are_valid(name, tmp_path):
     (["run", "nothing.toml"], "can't read nothing.toml"),
     (["report", "x.toml", "--json", "--markdown"], "contradict each other"),
     (["run", "x.toml", "--jobs", "-1"], "--jobs -1 is not allowed"),
+    (["run", "x.toml", "--jobs", "0"], "--jobs 0 is not allowed"),
 ])
 def test_a_wrong_command_is_explained(arguments, message, tmp_path):
     result = co2("study", *arguments, cwd=tmp_path)

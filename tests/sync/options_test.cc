@@ -74,7 +74,10 @@ TEST(Options, OutOfRangeIsRejectedWithNameValueAndRange) {
 
 TEST(Options, WhatAStrategyCantHonourIsRejected) {
   expect_rejected({.strategy = Strategy::kDdp, .momentum = 0.5}, {"momentum", "ddp"});
-  expect_rejected({.strategy = Strategy::kNone, .fragments = 2}, {"fragments", "none"});
+  for (const Strategy strategy : {Strategy::kNone, Strategy::kDdp}) {
+    expect_rejected({.strategy = strategy, .fragments = 2}, {"fragments has no meaning", std::string(name(strategy))});
+    expect_rejected({.strategy = strategy, .delay = 20}, {"delay has no meaning", std::string(name(strategy))});
+  }
   expect_rejected({.strategy = Strategy::kCo2, .mix = 0.5}, {"mix", "keep"});
   expect_rejected({.restart = Restart::kMix, .mix = 0}, {"mix = 0", "thrown away"});
   EXPECT_NO_THROW(resolve({.strategy = Strategy::kLocalSgd, .restart = Restart::kMix, .mix = 0}));

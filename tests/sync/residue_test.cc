@@ -29,6 +29,17 @@ TEST(Residue, WhatIsNotFreshIsOld) {
   EXPECT_EQ(Residue{}.size_of(4, 0, 1), 0);
 }
 
+TEST(Residue, TellsWhatIsFreshUnlessItOutweighsIt) {
+  const Residue steady{0.95, 9.5};  // next to all of what there was, at the rate that there still is
+  EXPECT_TRUE(steady.tells_what_is_fresh(1, 0.1, 1));
+  EXPECT_TRUE(steady.tells_what_is_fresh(1, 0.08, 1));
+  EXPECT_FALSE(steady.tells_what_is_fresh(1, 0.001, 1));   // of a time of higher rates
+  EXPECT_TRUE(steady.tells_what_is_fresh(100, 0.001, 1));  // but what comes now is far more
+  EXPECT_TRUE(steady.tells_what_is_fresh(1, 10, 1));
+  EXPECT_TRUE(steady.tells_what_is_fresh(1, 0, 1));
+  EXPECT_TRUE(Residue{}.tells_what_is_fresh(1, 1e-9, 1));
+}
+
 TEST(Residue, IsSharedByItsElements) {
   const Residue whole{5, 50};
   Residue halves;

@@ -93,6 +93,32 @@ TEST(Unfreezing, IsNoBurstWithMomentumNorMixedNorInIslands) {
   }
 }
 
+/// What rounding left of a time of higher rates is larger than all that comes after it: nobody can tell how large that
+/// is, nor that it is a burst.
+TEST(Unfreezing, IsNoBurstBesideWhatRoundingLeftOfHigherRates) {
+  for (const Wire wire : {Wire::kPlain, Wire::kBfloat16, Wire::kInt8, Wire::kInt4, Wire::kInt2}) {
+    for (const auto& [low, strength] : {std::pair{1e-2, 1000.0}, {1e-2, 30.0}, {1e-4, 30.0}}) {
+      run_workers(2, [&](const Cluster& cluster) {
+        at::Tensor head = at::zeros({64}).set_requires_grad(true);
+        at::Tensor body = at::zeros({640}).set_requires_grad(true);
+        Core core(cluster, {.parameters = {{head, "head", 0}, {body, "body", 0}}},
+                  {.local_steps = 4, .momentum = 0, .wire = wire});
+        auto random = at::detail::createCPUGenerator(static_cast<std::uint64_t>(7 + cluster.rank()));
+        const at::NoGradGuard no_grad;
+        for (int step = 1; step <= 160; ++step) {
+          const double rate = kRate * (step > 40 && step <= 96 ? low : 1);
+          core.begin_step({rate});
+          head.sub_(rate * (1 + at::randn({64}, random)));
+          if (step > 40) body.sub_(rate * strength * (1 + at::randn({640}, random)));
+          core.end_step({rate});
+        }
+        core.finish();
+        EXPECT_EQ(core.clipping().clipped, 0) << name(wire) << " " << low << " " << strength;
+      });
+    }
+  }
+}
+
 /// What is mixed with itself is no longer itself, in the last bits: still nobody has moved it.
 TEST(Unfreezing, IsNoBurstOfWhatWasMixed) {
   run_workers(2, [&](const Cluster& cluster) {

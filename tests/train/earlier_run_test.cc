@@ -23,6 +23,7 @@ struct Left {
   std::optional<std::int64_t> results = {};     // steps in summary.json
   bool interrupted = false;                     // the same
   std::optional<std::int64_t> checkpoint = {};  // its step
+  bool model = true;                            // if there are results
 };
 
 fs::path folder_with(const fs::path& run, const Left& left) {
@@ -31,6 +32,10 @@ fs::path folder_with(const fs::path& run, const Left& left) {
   if (left.results) {
     write_atomically(run / "summary.json",
                      fmt::format("{{\"steps\": {}, \"interrupted\": {}}}", *left.results, left.interrupted));
+  }
+  if (left.results && left.model) {
+    fs::create_directories(run / "model");
+    for (const char* name : {"model.safetensors", "config.json"}) write_atomically(run / "model" / name, "");
   }
   if (left.checkpoint) {
     checkpoint::Checkpoints checkpoints(run);
@@ -56,6 +61,15 @@ TEST(EarlierRun, IsCompleteWhenItHasTakenTheStepsAndWrittenItsResults) {
   const auto more = folder_with(folder / "more", {.planned = 400, .results = 300, .checkpoint = 300});
   EXPECT_FALSE(is_complete(more, 400));
   EXPECT_FALSE(is_complete(more, 300));
+}
+
+TEST(EarlierRun, IsNotCompleteWithoutItsModel) {
+  const test::TestFolder folder;
+  EXPECT_FALSE(is_complete(folder_with(folder / "a", {.results = 300, .checkpoint = 300, .model = false}), 300));
+  EXPECT_FALSE(is_complete(folder_with(folder / "b", {.results = 300, .checkpoint = 200, .model = false}), 300));
+  const auto text = test::message_of<DataError>(
+      [&] { is_complete(folder_with(folder / "c", {.results = 300, .model = false}), 300); });
+  EXPECT_NE(text.find("has no model (model/model.safetensors"), std::string::npos) << text;
 }
 
 TEST(EarlierRun, FewerStepsThanWereTakenAreRefused) {

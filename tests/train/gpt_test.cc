@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "support/temporary.h"
@@ -129,12 +130,21 @@ TEST(Gpt, LearnsATinyBatchByHeartAndRecitesIt) {
 TEST(Gpt, SamplesRepeatWithTheSameSeedAndGoBeyondTheContext) {
   Gpt model(kSmallest, 1);
   const auto text = sample_text(model, "a", 40, 1.0, 5);
-  EXPECT_EQ(text.size(), 40u);
+  EXPECT_EQ(text.value().size(), 40u);
   EXPECT_EQ(text, sample_text(model, "a", 40, 1.0, 5));
   EXPECT_NE(text, sample_text(model, "a", 40, 1.0, 6));
   EXPECT_THROW(sample_text(model, "", 1, 1.0, 5), OptionError);
   EXPECT_THROW(sample_text(model, "a", 1, 0.0, 5), OptionError);
   EXPECT_THROW(sample_text(model, "a", 1, std::nan(""), 5), OptionError);
+}
+
+TEST(Gpt, WithoutFiniteNumbersThereIsNoSample) {
+  for (const double value : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    Gpt model(kSmallest, 1);
+    const at::NoGradGuard no_grad;
+    model.named_parameters()["transformer.ln_f.bias"].fill_(value);
+    EXPECT_EQ(sample_text(model, "a", 4, 1.0, 5), std::nullopt) << value;
+  }
 }
 
 }  // namespace

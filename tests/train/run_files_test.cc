@@ -84,10 +84,26 @@ TEST(Metrics, GoOnWhereTheyWereSaved) {
   {
     MetricsFile file(path, {.unit = "tokens"}, 10);  // some were lost: what is there stays
     EXPECT_EQ(file.lines(), 3);
+    EXPECT_EQ(file.missing(), 7);
   }
   EXPECT_EQ(read_file(path), three);
   { MetricsFile file(path, {.unit = "tokens"}, 0); }
   EXPECT_EQ(read_file(path), "");
+}
+
+TEST(Metrics, NoticeThatTheFileIsGone) {
+  const test::TestFolder folder;
+  const fs::path path = folder / "metrics.jsonl";
+  MetricsFile file(path, {.unit = "tokens"}, std::nullopt);
+  file.append({.step = 1});
+  EXPECT_EQ(file.problem(), "");
+  fs::rename(path, folder / "elsewhere");
+  file.sync();
+  EXPECT_EQ(file.problem(), path.string() + " was removed or moved while the run was writing to it");
+  fs::rename(folder / "elsewhere", path);
+  file.sync();
+  EXPECT_EQ(file.problem(), "");
+  EXPECT_EQ(file.missing(), 0);
 }
 
 TEST(Metrics, WaitForRoomOnTheDisk) {

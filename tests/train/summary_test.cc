@@ -71,6 +71,35 @@ TEST(Summary, TableIsForPeople) {
   EXPECT_NE(text.find(" - -> -"), std::string::npos) << text;  // unknown losses
 }
 
+TEST(Summary, WhereNothingWasSentNothingWasHidden) {
+  auto result = example();
+  for (WorkerFigures& worker : result.workers) worker.bytes_sent = 0;
+  EXPECT_EQ(format_summary(result).find("overlap"), std::string::npos);
+}
+
+TEST(Summary, CountsAreEnglish) {
+  auto result = example();
+  result.workers[0].left_out = 1;
+  result.clipping = {.exchanges = 1};
+  auto text = format_summary(result);
+  EXPECT_NE(text.find("took nothing from 1 exchange\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("from 1 exchange of a fragment"), std::string::npos) << text;
+  result.clipping = {.exchanges = 3, .clipped = 1, .lost = 0.5};
+  text = format_summary(result);
+  EXPECT_NE(text.find("took 50 % of 1 of 3 exchanges\n"), std::string::npos) << text;
+}
+
+TEST(Summary, JsonHasTheWholeRecipe) {
+  auto result = example();
+  result.recipe.agree_moments = 8;
+  result.recipe.checksum = true;
+  result.recipe.rate_factor = 1.5;
+  const auto recipe = nlohmann::json::parse(summary_json(result))["recipe"];
+  EXPECT_EQ(recipe["agree_moments"], 8);
+  EXPECT_EQ(recipe["checksum"], true);
+  EXPECT_EQ(recipe["rate_factor"], 1.5);
+}
+
 TEST(Summary, WorkerFiguresTravelAsText) {
   const auto figures = example().workers[1];
   EXPECT_EQ(to_text(figures_from_text(to_text(figures))), to_text(figures));

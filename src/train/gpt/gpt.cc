@@ -173,7 +173,8 @@ FirstValues gpt_values(const GptConfig& config, std::uint64_t seed) {
   };
 }
 
-std::string sample_text(Gpt& model, const std::string& prompt, int length, double temperature, std::uint64_t seed) {
+std::optional<std::string> sample_text(Gpt& model, const std::string& prompt, int length, double temperature,
+                                       std::uint64_t seed) {
   if (prompt.empty()) throw OptionError("a text sample needs a prompt of at least one byte");
   if (!(temperature > 0)) throw OptionError(fmt::format("temperature is {}; it must be above 0", temperature));
   const at::NoGradGuard no_grad;
@@ -186,7 +187,9 @@ std::string sample_text(Gpt& model, const std::string& prompt, int length, doubl
       tokens.data_ptr<std::int64_t>()[t] = static_cast<unsigned char>(text[text.size() - seen + t]);
     }
     const auto logits = model.forward(tokens)[static_cast<std::int64_t>(seen) - 1].to(at::kFloat);
-    const auto next = at::multinomial(at::softmax(logits / temperature, -1), 1, false, random);
+    const auto probabilities = at::softmax(logits / temperature, -1);
+    if (!at::isfinite(probabilities).all().item<bool>()) return std::nullopt;
+    const auto next = at::multinomial(probabilities, 1, false, random);
     text.push_back(static_cast<char>(next.item<std::int64_t>()));
   }
   return text.substr(prompt.size());

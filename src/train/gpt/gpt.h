@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "train/gpt/gpt_config.h"
@@ -41,7 +42,8 @@ class Gpt : public torch::nn::Module {
 FirstValues gpt_values(const GptConfig& config, std::uint64_t seed);
 
 /// `length` bytes that the model writes after `prompt` (at least one byte), drawn at that temperature (> 0; towards 0
-/// it always takes the likeliest). The same seed gives the same text.
-std::string sample_text(Gpt& model, const std::string& prompt, int length, double temperature, std::uint64_t seed);
+/// it always takes the likeliest). The same seed gives the same text. Nothing if what the model computes is not finite.
+std::optional<std::string> sample_text(Gpt& model, const std::string& prompt, int length, double temperature,
+                                       std::uint64_t seed);
 
 }  // namespace co2::train

@@ -38,6 +38,7 @@ class GptTask : public Task {
   GptTask(const TrainConfig& config, const TaskContext& context)
       : config_(config),
         rank_(context.rank),
+        say_(context.say),
         model_(std::make_shared<Gpt>(gpt_config(config))),
         values_(gpt_values(model_->config(), config.seed)),
         windows_(load_corpus(own(config).corpus, {context.agree, context.rank == 0, context.say, context.cancelled}),
@@ -78,7 +79,10 @@ class GptTask : public Task {
 
   std::string sample(const std::filesystem::path&) override {
     const int length = sample_length();
-    return length > 0 ? printable(sample_text(*model_, "\n", length, kSampleTemperature, config_.seed)) : "";
+    if (length == 0) return "";
+    const auto text = sample_text(*model_, "\n", length, kSampleTemperature, config_.seed);
+    if (!text && rank_ == 0) say_(kNoSample);
+    return text ? printable(*text) : "";
   }
 
   DataDescription data() const override {
@@ -100,6 +104,7 @@ class GptTask : public Task {
 
   TrainConfig config_;
   int rank_;
+  std::function<void(const std::string&)> say_;
   std::shared_ptr<Gpt> model_;
   FirstValues values_;
   Windows windows_;

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "sync/visiting.h"
 #include "train/checkpoint_weights.h"
@@ -43,6 +44,7 @@ class ImageTask : public Task {
       : config_(config),
         rank_(context.rank),
         size_(context.size),
+        say_(context.say),
         set_(load_images(own(config).images, {context.agree, context.rank == 0, context.say, context.cancelled})),
         batches_(set_, augmentation_of(config, set_), config.seed),
         model_(std::make_shared<ResNet>(resnet_config(config, set_), config.seed)),
@@ -77,7 +79,8 @@ class ImageTask : public Task {
       for (std::int64_t i = 0; i < guesses.size(0); ++i) confusion_.add(truth[i], guess[i]);
     }
     for (; done < passes; ++done) model_->forward(validation_batch(0, count).images);
-    result.metrics[0] = static_cast<double>(confusion_.right());
+    // Without finite numbers the first class would always be the guess.
+    result.metrics[0] = std::isfinite(result.loss_sum) ? static_cast<double>(confusion_.right()) : std::nan("");
     return result;
   }
 
@@ -94,8 +97,13 @@ class ImageTask : public Task {
     std::vector<std::int64_t> chosen;
     for (std::int64_t i = 0; i < count; ++i) chosen.push_back(i * set_.validation.count() / count);
     const auto batch = batches_.validation(chosen);
-    const auto guesses = model_->forward(batch.images).argmax(1);
+    const auto logits = model_->forward(batch.images);
     if (folder.empty()) return "";
+    if (!at::isfinite(logits).all().item<bool>()) {  // all would look like guesses of the first class
+      say_(kNoSample);
+      return "";
+    }
+    const auto guesses = logits.argmax(1);
     std::vector<Prediction> predictions;
     for (std::int64_t i = 0; i < count; ++i) {
       predictions.push_back(
@@ -136,6 +144,7 @@ class ImageTask : public Task {
   TrainConfig config_;
   int rank_;
   int size_;
+  std::function<void(const std::string&)> say_;
   ImageSet set_;
   ImageBatches batches_;
   std::shared_ptr<ResNet> model_;

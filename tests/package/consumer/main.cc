@@ -1,5 +1,6 @@
 // Two workers in one process fit y = 3 x - 1, each on samples of its own: with a module and an optimizer, and once more
-// with two tensors, and with a checkpoint in the middle. Exits with 0 if both end on the same line, and that line is close to the right one.
+// with two tensors, and with a checkpoint in the middle. Exits with 0 if both end on the same line, and that line is
+// close to the right one.
 #include <co2/c10d.h>
 #include <co2/checkpoint.h>
 #include <co2/co2.h>
