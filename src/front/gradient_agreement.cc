@@ -16,7 +16,8 @@ namespace {
 constexpr int kCoordinates = 512;  // in all, of all places
 constexpr int kFewest = 32;        // of a place
 constexpr double kMemory = 0.95;   // of one sample at the next
-constexpr double kExponent = 1.5;  // docs/choosing-local-steps.md has the measurements
+constexpr double kExponent = 1.5;  // this and the next: docs/choosing-local-steps.md has the measurements
+constexpr double kComesIn = 64;    // looks until all of the factor is used
 
 /// A few elements of a tensor. Most models have many tensors: reading them one by one spares hundreds of operators.
 std::vector<double> elements_of(const at::Tensor& tensor, const std::vector<std::int64_t>& where) {
@@ -106,6 +107,7 @@ void GradientAgreement::take(std::span<const double> sums) {
     for (const double sum : rest.first(coordinates_)) square_of_mean += sum * sum / (shown * shown);
   }
   if (!compared) return;
+  ++looks_;
   mean_of_squares_ = kMemory * mean_of_squares_ + mean_of_squares;
   square_of_mean_ = kMemory * square_of_mean_ + square_of_mean;
 }
@@ -116,13 +118,17 @@ double GradientAgreement::shortening() const {
   return std::clamp(std::sqrt(mean_of_squares_ / square_of_mean_), 1.0, most());
 }
 
-double GradientAgreement::rate_factor() const { return std::min(std::pow(shortening(), kExponent), most()); }
+double GradientAgreement::rate_factor() const {
+  const double all = std::min(std::pow(shortening(), kExponent), most());
+  return 1 + std::min(static_cast<double>(looks_) / kComesIn, 1.0) * (all - 1);
+}
 
 double GradientAgreement::most() const { return std::sqrt(static_cast<double>(islands_)); }
 
 void GradientAgreement::visit(StateVisitor& visitor, const std::string& name) {
   visit_amount(visitor, name + "/mean_of_squares", mean_of_squares_);
   visit_amount(visitor, name + "/square_of_mean", square_of_mean_);
+  visit_counter(visitor, name + "/looks", looks_);
 }
 
 }  // namespace co2

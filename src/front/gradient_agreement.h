@@ -4,6 +4,7 @@
 #include <torch/optim/optimizer.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,7 +45,8 @@ class GradientAgreement {
   /// In [1, √islands]; 1 before anything is known.
   double shortening() const;
   /// How many times `ddp`'s rate a worker should take: more than what is missing, as short rounds have learned better
-  /// with steps that are a little too long than with steps that are just right; at most √islands.
+  /// with steps that are a little too long than with steps that are just right; at most √islands. What is above 1
+  /// comes in evenly over the first 64 looks: a young model is the one that long steps throw off.
   double rate_factor() const;
   void visit(StateVisitor& visitor, const std::string& name);
 
@@ -56,6 +58,7 @@ class GradientAgreement {
   const int place_, places_, islands_;
   const std::size_t coordinates_;                    // of each place
   double mean_of_squares_ = 0, square_of_mean_ = 0;  // both over the newest samples, the older the less
+  std::int64_t looks_ = 0;                           // samples taken in
 };
 
 }  // namespace co2

@@ -66,15 +66,15 @@ TEST(GradientAgreement, KnowsNoiseFromSignal) {
     torch::manual_seed(1);
     auto equal = workers_alone(3, decoupled);
     EXPECT_EQ(equal[0].agreement.shortening(), 1);  // nothing is known
-    train(equal, 20, [](std::size_t, const at::Tensor& signal) { return signal; });
+    train(equal, 80, [](std::size_t, const at::Tensor& signal) { return signal; });
     EXPECT_NEAR(equal[0].agreement.shortening(), 1, 1e-9);
 
     auto noisy = workers_alone(4, decoupled);
-    train(noisy, 60, [](std::size_t, const at::Tensor& signal) { return at::randn_like(signal); });
+    train(noisy, 80, [](std::size_t, const at::Tensor& signal) { return at::randn_like(signal); });
     EXPECT_NEAR(noisy[0].agreement.shortening(), 2, 0.05);
 
     auto both = workers_alone(4, decoupled);
-    train(both, 60, [](std::size_t, const at::Tensor& signal) { return signal + at::randn_like(signal); });
+    train(both, 80, [](std::size_t, const at::Tensor& signal) { return signal + at::randn_like(signal); });
     EXPECT_NEAR(both[0].agreement.shortening(), std::sqrt(2 / (1 + 1. / 4)), 0.05);
     for (const auto& worker : both) EXPECT_EQ(worker.agreement.shortening(), both[0].agreement.shortening());
     EXPECT_EQ(equal[0].agreement.rate_factor(), equal[0].agreement.shortening());
@@ -82,6 +82,22 @@ TEST(GradientAgreement, KnowsNoiseFromSignal) {
     EXPECT_GT(both[0].agreement.rate_factor(), both[0].agreement.shortening());
     EXPECT_LT(both[0].agreement.rate_factor(), 2);
   }
+}
+
+/// Long steps of a young model can throw it back for good (docs/choosing-local-steps.md).
+TEST(GradientAgreement, ComesInEvenly) {
+  torch::manual_seed(6);
+  auto workers = workers_alone(4);
+  const auto noise = [](std::size_t, const at::Tensor& signal) { return at::randn_like(signal); };
+  train(workers, 1, noise);  // nobody has a second moment to show yet
+  for (int look = 1; look <= 64; ++look) {
+    train(workers, 1, noise);
+    const double all = std::min(std::pow(workers[0].agreement.shortening(), 1.5), 2.0);
+    EXPECT_GT(all, 1.9);
+    EXPECT_NEAR(workers[0].agreement.rate_factor(), 1 + look / 64.0 * (all - 1), 1e-12);
+  }
+  train(workers, 5, noise);
+  EXPECT_EQ(workers[0].agreement.rate_factor(), 2);
 }
 
 TEST(GradientAgreement, IsHowMuchLongerTheStepWithTheMeanGradientWouldBe) {
