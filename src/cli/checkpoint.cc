@@ -97,6 +97,9 @@ int list(const CheckpointFlags& flags) {
 }
 
 int verify(const CheckpointFlags& flags) {
+  if (of_run(flags.run).list().empty()) {
+    throw DataError(fmt::format("there are no checkpoints in {} that could be verified", flags.run));
+  }
   const auto problem_of = [](const checkpoint::Listed& each) -> std::string {
     try {
       checkpoint::verify(each.path);

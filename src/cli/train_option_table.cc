@@ -158,7 +158,7 @@ OptionList sync_options() {
   options.push_back(option::number("outer-rate", 0, 10, option::Ends::kLowestOut, "α: size of the outer step",
                                    CO2_FIELD(sync.outer_rate)));
   options.push_back(option::number("momentum", 0, 1, option::Ends::kHighestOut,
-                                   "β: outer momentum; by itself co2 has none in rounds of less than 6 steps",
+                                   "β: outer momentum; by itself co2 has none in rounds of less than 16 steps",
                                    CO2_FIELD(sync.momentum)));
   options.push_back(option::yes_no("nesterov", "Look ahead along the outer momentum", CO2_FIELD(sync.nesterov)));
   options.push_back(option::yes_no("penalty", "Divide progress by its staleness gap", CO2_FIELD(sync.penalty)));

@@ -3,9 +3,13 @@
 #include <co2/error.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <functional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "flat/tensor_memory.h"
@@ -61,6 +65,26 @@ void check_one(const Parameter& parameter, const at::Tensor& first, bool has_fir
   }
 }
 
+/// Views that share some memory, though they begin at different places.
+void check_overlaps(std::vector<const Parameter*> parameters) {
+  const auto begin = [](const Parameter* p) { return static_cast<const std::byte*>(p->tensor.const_data_ptr()); };
+  const auto bytes = [](const Parameter* p) {  // from its first to its last element, whatever the strides
+    std::int64_t last = 0;
+    for (std::int64_t d = 0; d < p->tensor.dim(); ++d) last += (p->tensor.size(d) - 1) * p->tensor.stride(d);
+    return (last + 1) * static_cast<std::int64_t>(p->tensor.element_size());
+  };
+  std::ranges::sort(parameters, std::less<>{}, begin);
+  for (std::size_t i = 1; i < parameters.size(); ++i) {
+    const Parameter* const before = parameters[i - 1];
+    if (begin(before) + bytes(before) <= begin(parameters[i])) continue;
+    if (!before->tensor.is_contiguous() || !parameters[i]->tensor.is_contiguous()) continue;  // may be between them
+    throw OptionError(
+        fmt::format("the parameters {} and {} share some memory, and would not any more: give the optimizer the tensor "
+                    "that they are parts of, or a clone() of each",
+                    before->name, parameters[i]->name));
+  }
+}
+
 void check_units(const TrainedModel& model) {
   std::unordered_set<std::size_t> taken;
   for (const ParameterUnit& unit : model.units) {
@@ -83,6 +107,7 @@ void check_parameters(const TrainedModel& model) {
   if (model.parameters.empty()) throw OptionError("there is no parameter that requires a gradient");
   std::unordered_map<const void*, const Parameter*> by_memory;
   std::unordered_set<std::string> names;
+  std::vector<const Parameter*> in_memory;
   for (const Parameter& parameter : model.parameters) {
     if (parameter.name.empty()) throw OptionError("a parameter has no name: saved state and messages need one");
     if (!names.insert(parameter.name).second) {
@@ -91,12 +116,14 @@ void check_parameters(const TrainedModel& model) {
     check_one(parameter, model.parameters.front().tensor, static_cast<bool>(model.first_values));
     if (parameter.tensor.numel() == 0 || !parameter.tensor.has_storage() || !has_memory(parameter.tensor)) continue;
     const auto [shared, alone] = by_memory.emplace(parameter.tensor.const_data_ptr(), &parameter);
+    in_memory.push_back(&parameter);
     if (alone) continue;
     throw OptionError(fmt::format(
         "the parameters {} and {} are tied: they have the same memory, and would be two weights from now on. Train one "
         "tensor, in one group, and use it in both places",
         shared->second->name, parameter.name));
   }
+  check_overlaps(std::move(in_memory));
   check_units(model);
   for (const at::Tensor& other : model.others) {
     if (!other.defined() || has_memory(other)) continue;

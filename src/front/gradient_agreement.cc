@@ -17,7 +17,7 @@ constexpr int kCoordinates = 512;  // in all, of all places
 constexpr int kFewest = 32;        // of a place
 constexpr double kMemory = 0.95;   // of one sample at the next
 constexpr double kExponent = 1.5;  // this and the next: docs/choosing-local-steps.md has the measurements
-constexpr double kComesIn = 64;    // looks until all of the factor is used
+constexpr double kDoublesIn = 64;  // looks: the factor may
 
 /// A few elements of a tensor. Most models have many tensors: reading them one by one spares hundreds of operators.
 std::vector<double> elements_of(const at::Tensor& tensor, const std::vector<std::int64_t>& where) {
@@ -119,8 +119,8 @@ double GradientAgreement::shortening() const {
 }
 
 double GradientAgreement::rate_factor() const {
-  const double all = std::min(std::pow(shortening(), kExponent), most());
-  return 1 + std::min(static_cast<double>(looks_) / kComesIn, 1.0) * (all - 1);
+  const double so_far = std::exp2(static_cast<double>(looks_) / kDoublesIn);
+  return std::min({std::pow(shortening(), kExponent), most(), so_far});
 }
 
 double GradientAgreement::most() const { return std::sqrt(static_cast<double>(islands_)); }

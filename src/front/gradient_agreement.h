@@ -45,8 +45,8 @@ class GradientAgreement {
   /// In [1, √islands]; 1 before anything is known.
   double shortening() const;
   /// How many times `ddp`'s rate a worker should take: more than what is missing, as short rounds have learned better
-  /// with steps that are a little too long than with steps that are just right; at most √islands. What is above 1
-  /// comes in evenly over the first 64 looks: a young model is the one that long steps throw off.
+  /// with steps that are a little too long than with steps that are just right; at most √islands, and at most
+  /// twice as much after every 64 looks: a young model is the one that long steps throw back.
   double rate_factor() const;
   void visit(StateVisitor& visitor, const std::string& name);
 

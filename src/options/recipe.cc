@@ -70,7 +70,7 @@ Recipe defaults(Strategy strategy, int local_steps) {
     case Strategy::kCo2:
       recipe.fragments = std::min(kFragments, local_steps);
       recipe.momentum = 0.3;
-      recipe.momentum_from = 6;
+      recipe.momentum_from = 16;
       recipe.rate_units = true;
       recipe.penalty = true;
       recipe.clip = kBurst;

@@ -41,7 +41,7 @@ struct Recipe {
 };
 
 /// The outer momentum of a round of so many steps: it helps long rounds and harms short ones, so unless the user has
-/// set one, `co2` has none below six (docs/choosing-local-steps.md).
+/// set one, `co2` has none below sixteen (docs/choosing-local-steps.md).
 double momentum_of(const Recipe& recipe, int local_steps);
 
 /// Fills in the strategy's values and checks all of it; throws OptionError that names the option, value and range.

@@ -30,17 +30,15 @@ void Eager::take_back() {
   ahead_.zero_();
 }
 
-void Eager::remember(const std::vector<at::Tensor>& consensus, const std::vector<Range>& parameters) {
+void Eager::remember(const std::vector<at::Tensor>& consensus, const std::vector<Range>& rests) {
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < live_.size(); ++i) {
     at::Tensor place = ahead_.narrow(0, begin, live_[i].numel());
     at::sub_out(place, consensus[i], live_[i]);
     begin += live_[i].numel();
   }
-  for (const Range& each : parameters) {
-    if (!ahead_.narrow(0, each.begin, each.size()).any().item<bool>()) {
-      momentum_.narrow(0, each.begin, each.size()).zero_();
-    }
+  for (const Range& each : rests) {
+    for (const at::Tensor& forgotten : {ahead_, momentum_}) forgotten.narrow(0, each.begin, each.size()).zero_();
   }
 }
 

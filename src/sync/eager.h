@@ -24,9 +24,9 @@ class Eager {
 
   /// The live parameters are ahead of the consensus no more: what they are from there is progress.
   void take_back();
-  /// Remembers this worker's progress d = consensus − live, of which the others are told now. `parameters`, by where
-  /// they are in the fragment: one that has none is frozen, and its momentum is forgotten.
-  void remember(const std::vector<at::Tensor>& consensus, const std::vector<Range>& parameters);
+  /// Remembers this worker's progress d = consensus − live, of which the others are told now. What `rests`, by where it
+  /// is in the fragment, has none but rounding: it is frozen, and its momentum is forgotten.
+  void remember(const std::vector<at::Tensor>& consensus, const std::vector<Range>& rests);
   /// The live parameters, which are the consensus now, go ahead of it by what was remembered.
   void go_ahead();
   /// What is on its way arrives at once, and all workers go on from the same.

@@ -112,9 +112,16 @@ void Fragment::launch(const Launch& launch) {
   if (eager_ && header.weight > 0) {
     std::vector<at::Tensor> consensus;
     for (const WireFormat::Progress& each : progress) consensus.push_back(each.consensus);
-    std::vector<Range> parameters;
-    for_each_parameter([&](const Part&, const Range& where) { parameters.push_back(where); });
-    eager_->remember(consensus, parameters);
+    // To go ahead and be taken back leaves a rounding of what that was, which is no more than the worker's own momentum.
+    constexpr double kRate = 1;
+    std::vector<Range> rests;
+    for_each_parameter([&](const Part& part, const Range& where) {
+      const at::Tensor live = cut(part.live, {where.begin - part.range.begin, where.end - part.range.begin});
+      if (outer::is_rounding(cut(consensus_, where), live, cut(eager_->momentum(), where), kRate)) {
+        rests.push_back(where);
+      }
+    });
+    eager_->remember(consensus, rests);
   }
   // In the paper's first round there is nothing to apply yet: x_1 = x_0, and the worker restarts from there. Without it
   // the progress that has just been launched would be measured, and sent, once more.

@@ -55,8 +55,9 @@ AgreedHeader agreed(const at::Tensor& sums, int workers, std::size_t rates, std:
 void require_same_consensus(const AgreedHeader& header, const std::string& of) {
   if (header.same_consensus) return;
   throw ConsensusError(fmt::format(
-      "the workers no longer agree on {}: something has changed it on one of them, or a memory or a program there is "
-      "broken. Nothing was applied; go on from the last model that you saved",
+      "the workers no longer agree on {}: one of them is in finish() while others still step (its data were shorter?), "
+      "something has changed it on one of them, or a memory or a program there is broken. Nothing was applied; go on "
+      "from the last model that you saved",
       of));
 }
 

@@ -288,6 +288,9 @@ def test_the_newest_good_one_is_used(tmp_path):
         result = co2("checkpoint", command, run)
         assert result.returncode == 4, result.stdout
         assert "NO GOOD" in result.stdout
+    (run / "empty" / "checkpoints").mkdir(parents=True)
+    nothing = co2("checkpoint", "verify", run / "empty")
+    assert nothing.returncode == 4 and "no checkpoints" in nothing.stderr, nothing.stderr
     told = json.loads(co2("checkpoint", "verify", run, "--json").stdout)
     assert [(each["step"], each["problem"] is None) for each in told] == \
         [(30, False), (25, False), (20, True), (15, True), (10, True), (5, True)]

@@ -103,7 +103,7 @@ TEST(RateFactor, IsOneWhereStepsAreNotTooShort) {
   };
   EXPECT_GT(factor_after({.local_steps = 2}, false), 1.2);
   EXPECT_EQ(factor_after({.local_steps = 2}, true), 1);    // SGD's mean step is ddp's
-  EXPECT_EQ(factor_after({.local_steps = 12}, false), 1);  // outer momentum instead
+  EXPECT_EQ(factor_after({.local_steps = 16}, false), 1);  // outer momentum instead
   EXPECT_EQ(factor_after({.strategy = Strategy::kDdp}, false), 1);
   EXPECT_EQ(factor_after({.strategy = Strategy::kSlowMo, .local_steps = 2}, false), 1);
   EXPECT_EQ(factor_after({.local_steps = 2, .rate_factor = 1}, false), 1);       // switched off

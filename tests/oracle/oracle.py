@@ -30,7 +30,7 @@ def strategy_values(strategy, tau):
         "eager-diloco": dict(outer_rate=0.7, momentum=0.9, nesterov=True),
         "overlap-local-sgd": dict(momentum=0.7, restart="mix", mix=0.4),
         "co2-paper": dict(momentum=0.2, penalty=True, clip=4.0, rate_units=True),
-        "co2": dict(fragments=min(4, tau), momentum=0.3 if tau >= 6 else 0.0, penalty=True, clip=4.0, restart="keep",
+        "co2": dict(fragments=min(4, tau), momentum=0.3 if tau >= 16 else 0.0, penalty=True, clip=4.0, restart="keep",
                     rate_units=True),
     }
     return COMMON | own[strategy]
@@ -119,7 +119,7 @@ class Oracle(Bursts, Wires):
     def beta(self):
         """Outer momentum of the round: `co2` has none of its own when rounds are short."""
         if self.plan and self.case["strategy"] == "co2" and "momentum" not in self.case["options"]:
-            return 0.3 if self.round.tau >= 6 else 0.0
+            return 0.3 if self.round.tau >= 16 else 0.0
         return self.o["momentum"]
 
     def weight(self, since):

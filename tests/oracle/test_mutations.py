@@ -14,7 +14,8 @@ from replaying import random_data, replay
 PAPER = make("m-paper", "co2-paper", 3, 4, weights="unequal", clip=2.5, clip_mode="value")
 PAPER_GAP = make("m-paper-gap", "co2-paper", 3, 4, clip=0.0)
 NORM = make("m-norm", "co2", 4, 4, fragments=2, clip=60.0, clip_mode="norm", weights="unequal")
-KEEP = make("m-keep", "co2", 3, 7, fragments=5, weights="absent", clip=2.5, clip_mode="value")
+KEEP = make("m-keep", "co2", 3, 7, fragments=5, weights="absent", momentum=0.3, clip=2.5,
+            clip_mode="value")
 KEEP_WHOLE = make("m-keep-whole", "co2", 3, 4, fragments=1, penalty=True, clip=0.0)
 NOBODY = make("m-nobody", "co2", 3, 4, fragments=1, weights="nobody", clip=0.0)
 ZEROS = make("m-zeros", "co2", 3, 4, fragments=2, schedule="zeros", weights="absent", clip=0.0, momentum=0.3, steps=40)
@@ -36,7 +37,7 @@ UNFREEZING = unfreezing("m-unfreezing", weights="unequal",
                         more=dict(gradient_scales=[80.0 if t == 25 else 1.0 for t in range(45)]))
 FALLING = falling("m-falling", "bfloat16", 0.0)
 FALLING_MOMENTUM = falling("m-falling-momentum", "bfloat16", 0.6)
-OWN_RATES = make("m-own-rates", "co2", 3, 7, fragments=2, weights="unequal", clip=0.0,
+OWN_RATES = make("m-own-rates", "co2", 3, 7, fragments=2, weights="unequal", momentum=0.3, clip=0.0,
                  more=dict(rate_factors=[1.0, 0.25, 2.0]))
 INT8 = make("m-int8", "co2", 3, 7, fragments=3, weights="unequal", outer_rate=0.7, wire="int8")
 INT4 = make("m-int4", "co2", 5, 7, fragments=2, weights="unequal", outer_rate=0.7, sizes=MORE_GROUPS, wire="int4")

@@ -152,10 +152,10 @@ TEST(Adaptive, TheDefaultClipTakesNothingWhenRoundsGetLongerOrShorter) {
 
 TEST(Adaptive, OuterMomentumIsForLongRounds) {
   const Recipe recipe = resolve({});
-  EXPECT_EQ(momentum_of(recipe, 5), 0);
-  EXPECT_EQ(momentum_of(recipe, 6), 0.3);
-  EXPECT_EQ(resolve({.local_steps = 5}).momentum, 0);
-  EXPECT_EQ(resolve({.local_steps = 6}).momentum, 0.3);
+  EXPECT_EQ(momentum_of(recipe, 15), 0);
+  EXPECT_EQ(momentum_of(recipe, 16), 0.3);
+  EXPECT_EQ(resolve({.local_steps = 15}).momentum, 0);
+  EXPECT_EQ(resolve({.local_steps = 16}).momentum, 0.3);
   EXPECT_EQ(resolve({.local_steps = 2, .momentum = 0.4}).momentum, 0.4);  // the user's own is left alone
   EXPECT_EQ(momentum_of(resolve({.momentum = 0.4}), 2), 0.4);
   EXPECT_EQ(momentum_of(resolve({.strategy = Strategy::kSlowMo}), 2), 0.5);  // as published

@@ -130,6 +130,13 @@ TEST(Core, RefusesWhatItCantTrain) {
   EXPECT_TRUE(contains(refusal({.parameters = {{a, ""}}}), "no name"));
   EXPECT_TRUE(contains(refusal({.parameters = {{a, "x"}, {leaf({1}), "x"}}}), "two parameters have the name x"));
   EXPECT_TRUE(contains(refusal({.parameters = {{a, "x"}, {a, "y"}}}), "x and y are tied"));
+  const at::Tensor whole = at::ones({8});
+  const auto part = [&](std::int64_t begin, std::int64_t end) {
+    return whole.slice(0, begin, end).detach().requires_grad_();
+  };
+  EXPECT_TRUE(
+      contains(refusal({.parameters = {{part(3, 8), "x"}, {part(0, 5), "y"}}}), "y and x share some memory"));
+  EXPECT_EQ(refusal({.parameters = {{part(5, 8), "x"}, {part(0, 5), "y"}}}), "");
   EXPECT_TRUE(contains(refusal({.parameters = {{at::ones({2}), "x"}}}), "requires no gradient"));
   EXPECT_TRUE(contains(refusal({.parameters = {{a * 2, "x"}}}), "no leaf"));
   EXPECT_TRUE(contains(refusal({.parameters = {{at::ones({2}, at::kLong), "x"}}}), "floating-point"));

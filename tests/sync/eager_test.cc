@@ -68,6 +68,32 @@ TEST(Eager, WorkersAreWhereAnOuterOptimizerOfTheirOwnWouldTakeThem) {
   }
 }
 
+/// Going ahead and being taken back leaves a rounding, which must not pass for progress.
+TEST(Eager, WhatIsFrozenIsWhereTheConsensusIs) {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    for (const double momentum : {0.4, 0.9}) {
+      std::vector<at::Tensor> frozen(kWorkers);
+      run_workers(kWorkers, [&](const Cluster& cluster) {
+        Toy toy({33, 130});
+        toy.to(dtype);
+        auto optimizer = test::plain_sgd(toy, kRate);
+        Synchronizer sync(cluster, toy, optimizer,
+                          {.strategy = Strategy::kEagerDiLoCo, .local_steps = kLocalSteps, .momentum = momentum});
+        for (int round = 0; round < 7; ++round) {
+          for (int step = 0; step < kLocalSteps; ++step) {
+            toy.set_gradients(1 + cluster.rank());
+            if (round >= 4) toy.parameter[1].mutable_grad().reset();
+            sync.step();
+          }
+        }
+        frozen[static_cast<std::size_t>(cluster.rank())] = toy.parameter[1].detach().clone();
+        sync.finish();
+      });
+      for (const at::Tensor& each : frozen) EXPECT_TRUE(each.equal(frozen[0])) << momentum;
+    }
+  }
+}
+
 TEST(Eager, WhatWouldBreakItsRuleIsRefused) {
   run_workers(1, [](const Cluster& cluster) {
     Toy toy({5});
