@@ -181,6 +181,7 @@ TEST(Zero, EveryStageTrainsAsStageZeroBetweenIslands) {
           const Options options{.strategy = strategy,
                                 .local_steps = 6,
                                 .fragments = fragments,
+                                .momentum = 0.3,
                                 .bucket_bytes = 1024,
                                 .island_size = 2,
                                 .zero = stage};
@@ -207,6 +208,7 @@ TEST(Zero, AnIslandIsOneWorkerWithMoreSamples) {
       const Options one{.strategy = strategy,
                         .local_steps = 6,
                         .fragments = 1,
+                        .momentum = 0.3,
                         .clip = 2.0,
                         .clip_mode = clip_mode,
                         .wire = Wire::kPlain,

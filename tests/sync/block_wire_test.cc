@@ -404,8 +404,8 @@ TEST(BlockWire, MomentumDoesNotRememberWhatOwnersKept) {
     return ((in_blocks - plain).norm() / plain.norm()).item<double>();
   };
   for (const double low : {1e-3, 1e-6}) {
-    EXPECT_LT(error({.local_steps = 12, .fragments = 1, .wire = Wire::kInt4}, low), 0.12);
-    EXPECT_LT(error({.local_steps = 12, .fragments = 1, .wire = Wire::kInt2}, low), 0.2);
+    EXPECT_LT(error({.local_steps = 12, .fragments = 1, .momentum = 0.3, .wire = Wire::kInt4}, low), 0.12);
+    EXPECT_LT(error({.local_steps = 12, .fragments = 1, .momentum = 0.3, .wire = Wire::kInt2}, low), 0.2);
     EXPECT_LT(error({.local_steps = 6, .fragments = 1, .momentum = 0.9, .wire = Wire::kInt4}, low), 0.15);
     EXPECT_LT(error({.local_steps = 6, .fragments = 1, .momentum = 0.9, .wire = Wire::kInt2}, low), 0.5);
   }
@@ -422,7 +422,7 @@ TEST(BlockWire, MomentumDoesNotRememberWhatOneGroupKept) {
         large.set_requires_grad(true);
         small.set_requires_grad(true);
         Core core(cluster, {.parameters = {{large, "large", 0}, {small, "small", 1}}},
-                  {.local_steps = kTau, .wire = wire});
+                  {.local_steps = kTau, .momentum = 0.3, .wire = wire});
         auto generator = at::detail::createCPUGenerator(static_cast<std::uint64_t>(50 + cluster.rank()));
         at::Tensor before = at::zeros({kSmall});
         double usual = 0, after = 0;

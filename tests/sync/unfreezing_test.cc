@@ -87,9 +87,9 @@ TEST(Unfreezing, IsNoBurstWithMomentumNorMixedNorInIslands) {
     return run({}, options, 300, unfrozen_after(120, 100), workers).clipping.clipped;
   };
   EXPECT_EQ(clipped({.local_steps = 12, .fragments = 1, .momentum = 0.5}, 2), 0);
-  EXPECT_EQ(clipped({.local_steps = 12, .fragments = 3}, 2), 0);
+  EXPECT_EQ(clipped({.local_steps = 12, .fragments = 3, .momentum = 0.3}, 2), 0);
   for (const int zero : {0, 1}) {
-    EXPECT_EQ(clipped({.local_steps = 12, .fragments = 1, .island_size = 2, .zero = zero}, 4), 0) << zero;
+    EXPECT_EQ(clipped({.local_steps = 12, .fragments = 1, .momentum = 0.3, .island_size = 2, .zero = zero}, 4), 0) << zero;
   }
 }
 
